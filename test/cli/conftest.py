@@ -1,4 +1,4 @@
-"""Pairs of image files to match."""
+"""Pairs of image files to match, and a street."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import files
 
 
@@ -25,3 +26,13 @@ def write_pair(textured_pair: Callable[..., Any]) -> Callable[..., pathlib.Path]
         return folder
 
     return write
+
+
+@pytest.fixture(scope='session')
+def street(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Seven rendered frames of 96 x 64 pixels with truth."""
+    pytest.importorskip('numba')
+    folder = tmp_path_factory.mktemp('rendered') / 'street'
+    assert main(['render', '--output', str(folder), '--frames', '7', '--size', '96x64',
+                 '--disparities', '14']) == 0
+    return folder

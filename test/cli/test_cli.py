@@ -259,11 +259,17 @@ def test_the_shared_pairs_give_the_errors_that_the_field_knows(data, capsys):
         assert bad[name] == pytest.approx(expected, abs=1.1)
 
 
-def test_a_warm_up_that_cannot_be_kept_fails(tmp_path, capsys, monkeypatch):
-    counts = iter([{'compiled': 0, 'kept': 0, 'disk': 0}, {'compiled': 5, 'kept': 2, 'disk': 1}])
+def test_a_warm_up_tells_what_it_has_compiled_and_fails_where_that_cannot_be_kept(
+        capsys, monkeypatch):
+    none = {'compiled': 0, 'kept': 0, 'disk': 0}
+    counts = iter([none, {'compiled': 5, 'kept': 5, 'disk': 1},
+                   none, {'compiled': 5, 'kept': 2, 'disk': 1}])
     monkeypatch.setattr(CpuBackend, 'origins', lambda _: next(counts))
     monkeypatch.setattr(CpuBackend, 'warm_up', lambda *_: None)
-    assert main(['info', '--warm-up', 'road', '--backend', 'cpu']) == 2
+    command = ['info', '--warm-up', 'road', '--backend', 'cpu']
+    assert main(command) == 0
+    assert re.search(r'road +│ +cpu +│ +0.0 +│ +5 +│ +1 +│', capsys.readouterr().out)
+    assert main(command) == 2
     assert 'road: 5 kernels were compiled, but 2 kept' in capsys.readouterr().err
 
 

@@ -10,24 +10,15 @@ from rich.console import Console
 from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import main
 
-SCENARIO = """
-inputs: {rendered: {width: 96, height: 64, max_disparity: 12, frames: 7}}
-settings: {disparity_range: 16, levels: 3, iterations: 5, backend: cpu}
-repeat: 1
-conditions: mean.score.density >= 0
-"""
-
 
 @pytest.fixture(scope='module')
-def reports(tmp_path_factory):
+def reports(tmp_path_factory, street):
     """Reports of a good and of a poor configuration over the same seven frames."""
-    pytest.importorskip('numba')
     folder = tmp_path_factory.mktemp('reports')
-    path = folder / 'one.yaml'
-    path.write_text(SCENARIO)
-    for name, more in (('a', []), ('b', ['--set', 'iterations=1', '--set', 'levels=1'])):
-        assert main(['evaluate', '--scenario', str(path), '--output', str(folder / name),
-                     *more]) == 0
+    for name, iterations, levels in (('a', 5, 3), ('b', 1, 1)):
+        assert main(['evaluate', str(street), '--set', 'disparity_range=16', '--set',
+                     f'iterations={iterations}', '--set', f'levels={levels}', '--backend', 'cpu',
+                     '--repeat', '1', '--output', str(folder / name)]) == 0
     return [folder / name / 'report.json' for name in 'ab']
 
 

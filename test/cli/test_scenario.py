@@ -12,20 +12,18 @@ from stereo_bp_ros.cli.main import main
 from test.cases import every
 
 SMALL = """
-inputs: {rendered: {width: 96, height: 64, max_disparity: 12, frames: 2}}
+limit: 2
 settings: {disparity_range: 16, levels: 3, iterations: 4, backend: cpu}
 repeat: 1
 """
 
 
 @pytest.fixture
-def small(tmp_path):
+def small(tmp_path, street):
     """Writes a scenario of two small frames with these conditions."""
-    pytest.importorskip('numba')
-
     def write(*conditions: str, more: str = ''):
         path = tmp_path / 'small.yaml'
-        path.write_text(SMALL + more + 'conditions:\n'
+        path.write_text(f'inputs: {street}' + SMALL + more + 'conditions:\n'
                         + ''.join(f'  - {text}\n' for text in conditions))
         return path
     return write
@@ -76,7 +74,7 @@ def test_a_report_has_what_conditions_need_and_the_keys_of_isaac_ros_benchmark(
                  'mean.obstacles.false_per_frame <= 99', 'mean.regions.2_9_m.depth.mean_m <= 999',
                  'engine_bytes <= 1e9', 'process_bytes <= 1e11',
                  'mean.regions.3_9.5_m.score.bad_1_estimated <= 99',
-                 more='corridor: {width: 9, length: 40}\nlimit: 2\nagainst: [sgbm]\n')
+                 more='corridor: {width: 9, length: 40}\nagainst: [sgbm]\n')
     # --set wins over the file.
     assert main(['evaluate', '--scenario', str(path), '--set', 'iterations=2', '--output',
                  str(tmp_path / 'out')]) == 0

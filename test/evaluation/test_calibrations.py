@@ -120,8 +120,7 @@ def test_the_content_of_a_calibration_tells_its_format(tmp_path, kind):
         found = read(tmp_path / name)
         for field in ('focal_px', 'baseline_m', 'cx_left', 'cx_right', 'cy', 'focal_y_px'):
             assert getattr(found, field) == pytest.approx(getattr(CALIBRATION, field)), field
-        if kind in WITH_SIZE:
-            assert (found.width, found.height) == (640, 400)
+        assert (found.width, found.height) == ((640, 400) if kind in WITH_SIZE else (0, 0))
 
 
 @pytest.mark.parametrize('names', [('P1', 'P2'), ('Q',)])
@@ -301,3 +300,7 @@ def test_the_folder_of_the_image_tells_the_cameras_of_kitti_or_a_warning_does(tm
     assert 'four cameras' not in caplog.text
     assert read(path, tmp_path / 'left.png').baseline_m == pytest.approx(0.5)
     assert 'four cameras: 0 and 1 (grey) were taken, with a baseline of 0.5' in caplog.text
+    caplog.clear()
+    path.write_text(''.join(path.read_text().splitlines(True)[2:]))     # one pair of cameras
+    assert read(path).baseline_m == pytest.approx(0.6)
+    assert 'four cameras' not in caplog.text

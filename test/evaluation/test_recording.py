@@ -29,11 +29,22 @@ PICTURES = ('/left/image_rect', '/disparity_color', '/evaluation/truth', '/evalu
             '/evaluation/confidence')
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def evaluation():
     with Evaluation({'own': MatcherConfig(**SETTINGS)}, ['bm'],
                     Method(repeat=2, consistency=True)) as found:
         yield found
+
+
+@pytest.fixture(scope='module')
+def street(tmp_path_factory, evaluation) -> tuple[list[Pair], list, dict[str, list]]:
+    """Pairs of a rendered street, what was judged, and what was recorded."""
+    drawn = RoadSequence(width=96, height=64, max_disparity=12, frames=3)
+    pairs = list(Sources([Input('street', drawn)]).pairs())
+    folder = tmp_path_factory.mktemp('street')
+    judged, found = recorded(folder / 'x.mcap', evaluation, pairs)
+    assert [path.name for path in folder.iterdir()] == ['x.mcap']       # no folder beside it
+    return pairs, judged, found
 
 
 def recorded(path, evaluation, pairs) -> tuple[list, dict[str, list]]:
@@ -61,19 +72,12 @@ def picture(message) -> np.ndarray:
     return cv2.imdecode(np.asarray(message.data), cv2.IMREAD_COLOR)
 
 
-def street(frames: int) -> list[Pair]:
-    drawn = RoadSequence(width=96, height=64, max_disparity=12, frames=frames)
-    return list(Sources([Input('street', drawn)]).pairs())
-
-
 def pair(name: str, textured_pair, stamp_ns=None, **known) -> Pair:
     return Pair(name, *textured_pair(64, 48, 4), stamp_ns=stamp_ns, **known)
 
 
-def test_a_street_is_recorded_with_pictures_numbers_and_stamps(tmp_path, evaluation):
-    pairs = street(frames=3)
-    judged, found = recorded(tmp_path / 'x.mcap', evaluation, pairs)
-    assert [path.name for path in tmp_path.iterdir()] == ['x.mcap']     # no folder beside it
+def test_a_street_is_recorded_with_pictures_numbers_and_stamps(street):
+    pairs, judged, found = street
     stamps = [one.stamp_ns for one in pairs]
     assert len(stamps) == 3
     for topic in (*PICTURES, '/left/camera_info', '/latency'):
@@ -126,8 +130,8 @@ def test_pairs_without_a_later_stamp_come_a_second_after_each_other(tmp_path, ev
         assert {len(found.get(topic, ())) for topic in topics} == {count}
 
 
-def test_the_layout_shows_topics_of_a_recording_in_their_types(tmp_path, evaluation, repository):
-    _, found = recorded(tmp_path / 'x.mcap', evaluation, street(frames=1))
+def test_the_layout_shows_topics_of_a_recording_in_their_types(street, repository):
+    _, _, found = street
     types = {topic: one[0][1].__msgtype__ for topic, one in found.items()}
     layout = json.loads((repository / 'config/stereo_bp_evaluation.foxglove.json').read_text())
     for panel in layout['configById'].values():

@@ -26,7 +26,8 @@ PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age':
 FOCAL, BASELINE = 500.0, 0.1        # as ``Client.info`` has them
 USUAL = {'points_organized': True, 'points_decimation': 1, 'points_min_depth': 0.0,
          'reference_image': 'left', 'color_map': 'turbo', 'color_range': 0,
-         'compressed_format': 'png', 'mono16_scale': 0.00390625}
+         'compressed_format': 'png', 'mono16_scale': 0.00390625, 'min_depth': 0.0,
+         'disparity_range': 16}
 TOPICS = ('depth', 'depth/image_rect', 'depth/camera_info', 'depth/image_rect/compressedDepth',
           'confidence', 'disparity_color', 'disparity_color/compressed', 'points2')
 
@@ -104,6 +105,29 @@ def test_encodings_with_padded_rows_and_either_byte_order(client: Any, pair: Any
     assert client.set_parameters(mono16_scale=1 / 16)[0].successful
     _, pixels = match(client, [image.astype('<u2') * 16 for image in pair], 'mono16')
     assert np.array_equal(pixels, expected)
+
+
+def test_a_node_searches_as_far_as_min_depth_is_with_every_calibration_and_parameter(
+        client: Any, pair: Any) -> None:
+    def search_of(baseline: float) -> float:
+        message, _ = match(client, pair, cameras=client.infos(W, H, baseline=baseline))
+        assert message.t == pytest.approx(baseline)
+        return float(message.max_disparity)
+
+    assert client.set_parameters(True, min_depth=2.0, disparity_range=8)[0].successful
+    # 500 px x B over 2 m, and whole chunks of 8 labels.
+    client.wait_until(lambda: search_of(0.06) == 15, what='the search')
+    engines = client.log().count('ready for 160 x 120')
+    assert search_of(0.055) == 15
+    assert search_of(0.1) == 31
+    assert client.log().count('ready for 160 x 120') == engines + 1     # the same needs no new one
+    client.wait_for_status('device', lambda status: status.values['disparities']
+                           == '0 to 31: as far as min_depth 2 m')
+    result, = client.set_parameters(min_depth=0.05)
+    assert not result.successful
+    assert 'set it to at least 0.098' in result.reason
+    assert client.set_parameters(min_depth=1.0)[0].successful
+    client.wait_until(lambda: search_of(0.1) == 55, what='the search')
 
 
 def test_latencies_and_the_status_of_the_device_are_those_of_every_frame(client: Any, pair: Any

@@ -157,17 +157,14 @@ def refused_parameters(rig: Rig, draw: random.Random) -> Iterator[None]:
 def transitions(rig: Rig, draw: random.Random, there: Sequence[str], back: Sequence[str]
                 ) -> Iterator[None]:
     """The node goes through these, and afterwards through the others."""
-    for name in there:
-        _change_state(rig, name)
+    def go(names: Sequence[str]) -> None:
+        for name in names:
+            if not rig.change_state(name):
+                raise Violation(f'{name} failed')
+    go(there)
     yield
-    for name in back:
-        _change_state(rig, name)
+    go(back)
     rig.wait_until_connected()
-
-
-def _change_state(rig: Rig, name: str) -> None:
-    if not rig.change_state(name):
-        raise Violation(f'{name} failed')
 
 
 @lasting
@@ -194,10 +191,16 @@ def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
 
 
 @lasting
-def subscriber_hangs(rig: Rig, draw: random.Random) -> Iterator[None]:
-    """A reliable subscriber receives, is stopped, and goes on."""
-    with subscribing_process(rig) as process:
+def hanging_subscriber(rig: Rig, draw: random.Random, dies: bool) -> Iterator[None]:
+    """A reliable subscriber receives and is stopped; it goes on, or is killed so."""
+    with contextlib.ExitStack() as stack:
+        process = stack.enter_context(subscribing_process(rig))
         _stop(process.pid)
+        if dies:
+            rig.wait_for_frames(20)
+            stack.close()
+            yield
+            return
         yield
         if not is_stopped(process.pid):
             raise Violation('the subscriber does not hang')
@@ -205,20 +208,10 @@ def subscriber_hangs(rig: Rig, draw: random.Random) -> Iterator[None]:
 
 
 @lasting
-def subscriber_dies_hanging(rig: Rig, draw: random.Random) -> Iterator[None]:
-    """A reliable subscriber receives, is stopped, and is killed so."""
-    with subscribing_process(rig) as process:
-        _stop(process.pid)
-        rig.wait_for_frames(20)
-    yield
-
-
-@lasting
 def misfit_subscribes(rig: Rig, draw: random.Random) -> Iterator[None]:
     """A subscription asks for more than the publisher offers."""
     from rclpy.qos import DurabilityPolicy, QoSProfile
     from stereo_msgs.msg import DisparityImage
-
     latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     other = rig.node.create_subscription(DisparityImage, 'disparity', print, latched)
     try:
@@ -231,7 +224,6 @@ def misfit_subscribes(rig: Rig, draw: random.Random) -> Iterator[None]:
 def namesake(rig: Rig, draw: random.Random) -> Iterator[None]:
     """Another node has the name of this one."""
     import rclpy
-
     other = rclpy.create_node('stereo_bp', context=rig.context, namespace=rig.namespace,
                               start_parameter_services=False)
     try:
@@ -303,8 +295,7 @@ def paused(rig: Rig, draw: random.Random) -> Iterator[None]:
     rig.clock.frozen = True
     try:
         rig.camera.set(running=False)
-        for _ in range(3):
-            status = rig.status('input')
+        for status in (rig.status('input') for _ in range(3)):
             if status.level:
                 raise Violation(f'a pause is called wrong: {status.message}')
         at = rig.clock.now_ns()
@@ -392,8 +383,8 @@ NODE_FAULTS = (
     Fault('nobody subscribes', 'Nothing is computed, and the node says that it is idle.',
           no_subscribers(), results=False, loses=True, alone=True,
           says=('input', '^idle: no subscribers$')),
-    Fault('a subscriber hangs', ON_TIME, subscriber_hangs(), frames=60, beside=True),
-    Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging(), beside=True),
+    Fault('a subscriber hangs', ON_TIME, hanging_subscriber(dies=False), frames=60, beside=True),
+    Fault('a subscriber hangs and dies', ON_TIME, hanging_subscriber(dies=True), beside=True),
     Fault('a subscriber does not fit', ON_TIME, misfit_subscribes(),
           says=('input', 'incompatible QoS')),
     Fault('a second node has the name', ON_TIME, namesake(),

@@ -16,7 +16,6 @@ from test.engines.support.pairs import parts_of
 
 pytest.importorskip('numba')
 from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions
-from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
@@ -70,13 +69,12 @@ def expected_costs(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
     """The same from the definitions."""
     parts = parts or partitions.whole(*left.shape[::-1])
     volume = naive_costs.combined_cost(left, right, config)
-    truncation = quantisation.message_smoothness(config)[1]
     found = []
     for part in parts.partitions:
         own = volume[part.y:part.y + parts.height, part.x:part.x + parts.width]
         levels = [naive_costs.path_sums(own, config) if config.path_sums else own]
         while len(levels) < config.levels:
-            levels.append(naive_costs.coarser(levels[-1], int(truncation)))
+            levels.append(naive_costs.coarser(levels[-1], int(config.truncation)))
         found.append(levels)
     return found
 
@@ -165,7 +163,7 @@ def test_labels_are_those_of_the_definitions(changes: dict[str, Any]) -> None:
     width, height = 101, 47
     left, right = pair(width, height)
     config = combined(**{'disparity_range': 20, 'iterations': 3, **ALL, **changes})
-    slope, truncation = map(int, quantisation.message_smoothness(config))
+    slope, truncation = int(config.discontinuity_slope), int(config.truncation)
     threshold = config.discontinuity_edge_threshold
     uncut = partitions.whole(width, height)
     for parts in (uncut, parts_of(width, height, 2, 1, 5, partitions.alignment(config))):
@@ -288,7 +286,41 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
     assert sums - costs == {'path_down', 'path_up', 'path_across', 'path_total'}
 
 
-def test_a_truncation_that_16_bits_cannot_hold_is_refused() -> None:
-    assert combined(16, discontinuity_truncation=2047.0, **ALL)
-    with pytest.raises(ConfigError, match='2047'):
-        combined(16, discontinuity_truncation=2048.0, **ALL)
+@pytest.mark.parametrize(('changes', 'says'), [
+    ({'census_weight': 1.0, 'message_type': 'float32'}, 'needs stereo_algorithm bp'),
+    ({'path_sums': True}, 'needs a weight above 0'),
+    ({'discontinuity_first_step': 9.0}, 'at most discontinuity_slope'),
+    ({'discontinuity_edge_threshold': 16}, 'needs a weight above 0'),
+    ({'census_weight': 1.0, 'discontinuity_edge_threshold': 16,
+      'discontinuity_edge_truncation': 6.5}, 'at most discontinuity_truncation'),
+    ({'level_iterations': '3,x'}, 'whole numbers'),
+    ({'level_iterations': '1,2,3', 'levels': 2}, 'at most levels'),
+    ({'grey_weight': 1.0, 'path_sums': True, 'path_step_penalty': 9, 'path_jump_penalty': 5},
+     'at most path_jump_penalty'),
+    ({'census_weight': 1.0, **TRUNCATION, 'discontinuity_truncation': 2048.0}, '2048')])
+def test_what_cannot_be_combined_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        MatcherConfig(**changes)
+
+
+def test_iterations_of_levels_repeat_the_last() -> None:
+    assert MatcherConfig(levels=4, level_iterations='3, 5').iterations_of_levels == (3, 5, 5, 5)
+    assert MatcherConfig(levels=2, iterations=6).iterations_of_levels == (6, 6)
+
+def test_definitions_by_hand() -> None:
+    """|L - R| of grey values, weight 0.5, bound 8; the label beyond the image costs 20."""
+    config = MatcherConfig(grey_weight=0.5, grey_bound=8, disparity_range=2, outside_cost=20,
+                           path_sums=True, path_step_penalty=3, path_jump_penalty=5)
+    cost = naive_costs.combined_cost(*np.array([[[10, 30]], [[13, 70]]], np.uint8), config)
+    # 0.5 * 3 rounded half up; 0.5 * 8, cut from 40; and 0.5 * 8, cut from 17.
+    assert cost.tolist() == [[[2, 20], [4, 4]]]
+    # From the left the second pixel has 9 + 0, 0 + 3; from the right the first 0 + 3, 9 + 0.
+    # Each adds its own cost on the other three ways (a single row: above and below alike).
+    row = np.array([[[0, 9], [9, 0]]], np.uint8)
+    assert naive_costs.path_sums(row, config).tolist() == [[[0, 8], [8, 0]]]
+    # Lines of slope 8 through (-1, 6) and (1, 8) meet at -1/8: two sixteenths to the left.
+    for sides, sixteenths in (((6, 0, 8), -2), ((8, 0, 6), 2), ((5, 5, 9), -8), ((9, 5, 5), 8),
+                              ((16, 0, 15), 1), ((15, 0, 16), 0), ((4, 5, 9), 0)):
+        volume = np.broadcast_to(np.array(sides, np.uint8), (2, 3, 3))
+        found = naive_costs.fractions(volume, np.ones((2, 3), np.int16))
+        assert found.tolist() == [[sixteenths] * 3] * 2
