@@ -46,9 +46,8 @@ class Pinhole(NamedTuple):
 
 
 def pixels(image: Any) -> np.ndarray:
-    """The pixels of an image message of 32FC1, 16UC1, mono8, rgb8 or bgr8."""
-    dtype, channels = {'32FC1': ('<f4', 1), '16UC1': ('<u2', 1)}.get(
-        image.encoding, ('u1', 1 if image.encoding == 'mono8' else 3))
+    """The pixels of an image message of 32FC1, mono8, rgb8 or bgr8."""
+    dtype, channels = {'32FC1': ('<f4', 1), 'mono8': ('u1', 1)}.get(image.encoding, ('u1', 3))
     rows = np.frombuffer(image.data, np.uint8).reshape(image.height, image.step)
     values = rows[:, :image.width * channels * np.dtype(dtype).itemsize].copy().view(dtype)
     return values if channels == 1 else values.reshape(image.height, image.width, channels)
@@ -57,10 +56,8 @@ def pixels(image: Any) -> np.ndarray:
 # depth_image_proc
 
 def metres(depth: Any) -> np.ndarray:
-    """float32; NaN where a depth image has none: not finite, or 0 of millimetres."""
+    """float32; NaN where a depth image of 32FC1 has none."""
     values = pixels(depth)
-    if depth.encoding == '16UC1':
-        return np.where(values > 0, values * np.float32(0.001), np.float32(np.nan))
     return np.where(np.isfinite(values), values, np.float32(np.nan))
 
 
@@ -78,13 +75,6 @@ def colours_of(image: Any) -> np.ndarray:
     if values.ndim == 2:
         return np.repeat(values[..., None], 3, -1)
     return values if image.encoding == 'rgb8' else values[..., ::-1]
-
-
-def convert_metric(depth: Any) -> np.ndarray:
-    """Metres of millimetres, or the other way round, which cuts fractions off."""
-    if depth.encoding == '16UC1':
-        return metres(depth)
-    return np.nan_to_num(pixels(depth) * np.float32(1000)).astype(np.uint16)
 
 
 def disparity_of_depth(depth: Any, right_info: Any) -> np.ndarray:

@@ -132,8 +132,8 @@ class CameraInfos:
         """
         self._apply_change_in_silence(now)
         own = (self.sides['left'].own(left_stamp_ns), self.sides['right'].own(right_stamp_ns))
-        awaited = [side for side, known in zip(self.sides.values(), own, strict=True)
-                   if known is None]
+        awaited = [side for side, info in zip(self.sides.values(), own, strict=True)
+                   if info is None]
         if not awaited:
             if _agree(own, self._latest()):
                 self._apply(own)
@@ -162,7 +162,7 @@ class CameraInfos:
 
 def _agree(own: tuple[Any, Any], infos: tuple[Any, Any]) -> bool:
     """Whether two are these two; None of ``own`` agrees with any."""
-    return all(one is None or one is other for one, other in zip(own, infos, strict=True))
+    return all(info is None or info is other for info, other in zip(own, infos, strict=True))
 
 
 def content(info: Any) -> tuple[Any, ...]:

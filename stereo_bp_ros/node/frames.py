@@ -26,7 +26,7 @@ from stereo_bp_ros.errors import (
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.node import input_images
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.quality import (
@@ -318,16 +318,16 @@ class FrameProcessor:
 
     def _device_lost(self, error: DeviceLostError) -> None:
         if self.settings.on_device_loss == 'exit':
-            self._conditions.hold('device', Level.ERROR, f'device lost: {error}')
+            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}')
             self._matcher_host.abandon()
             self._on_device_loss(str(error))
             return
         try:
             self._matcher_host.fall_back_to_cpu(error)
-            self._conditions.hold('device', Level.ERROR, self._matcher_host.lost)
+            self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
         except Exception as failure:
-            self._conditions.hold('device', Level.ERROR, f'device lost: {error}; the CPU cannot '
-                                  f'go on: {failure}')
+            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}; the CPU '
+                                  f'cannot go on: {failure}')
             self._on_device_loss(str(failure))
 
 

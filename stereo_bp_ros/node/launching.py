@@ -74,22 +74,22 @@ def cameras(given: Mapping[str, str], choices: Mapping[str, Collection[str]]
         raise ConfigError('cameras', path.name, str(error)) from error
     if not isinstance(entries, list) or not entries:
         raise ConfigError('cameras', path.name, 'the file must be a list of cameras')
-    known = {name: allowed for name, allowed in choices.items() if name not in OF_ALL_CAMERAS}
-    found: dict[str, dict[str, Any]] = {}
+    of_entries = {name: allowed for name, allowed in choices.items() if name not in OF_ALL_CAMERAS}
+    by_namespace: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(entries, 1):
         try:
-            camera = _camera(entry, known, path.parent)
+            camera = _camera(entry, of_entries, path.parent)
             camera['namespace'] = posixpath.join(given['namespace'], camera['namespace'])
-            if found.setdefault(camera['namespace'].strip('/'), camera) is not camera:
+            if by_namespace.setdefault(camera['namespace'].strip('/'), camera) is not camera:
                 raise ConfigError('namespace', camera['namespace'],
                                   'an earlier camera has the same')
         except ConfigError as error:
             raise ConfigError(f'{path.name}, camera {number}: {error.field}', error.value,
                               error.limit) from error
-    return [{**given, **camera} for camera in found.values()]
+    return [{**given, **camera} for camera in by_namespace.values()]
 
 
-def _camera(entry: Any, known: Mapping[str, Collection[str]], folder: pathlib.Path
+def _camera(entry: Any, choices: Mapping[str, Collection[str]], folder: pathlib.Path
             ) -> dict[str, Any]:
     """An entry that has been checked."""
     if not isinstance(entry, dict):
@@ -100,12 +100,12 @@ def _camera(entry: Any, known: Mapping[str, Collection[str]], folder: pathlib.Pa
     camera = dict(entry)
     remappings = camera.pop('remappings', {})
     for name, value in camera.items():
-        if name not in known:
+        if name not in choices:
             raise ConfigError(name, value, 'there is no argument of this name'
-                              + did_you_mean(str(name), [*known, 'remappings']))
-        if known[name] and value not in known[name]:
+                              + did_you_mean(str(name), [*choices, 'remappings']))
+        if choices[name] and value not in choices[name]:
             raise ConfigError(name, value, 'must be one of '
-                              + ', '.join(filter(None, known[name])))
+                              + ', '.join(filter(None, choices[name])))
         if name in BOOLEANS:
             parse_boolean(name, value)
         elif name not in all_settings() and not isinstance(value, str):
@@ -151,13 +151,13 @@ def unknown_arguments(file: str, command: Sequence[str], arguments: Sequence[str
     """
     if not any(pathlib.PurePath(word).name == file for word in command):
         return []
-    found = []
+    sentences = []
     for argument in arguments:
-        name, given, _ = argument.partition(':=')
-        if given and name not in known and name not in OF_LAUNCH:
-            found.append(f'{file} has no argument {name}{did_you_mean(name, known)} '
+        name, value, _ = argument.partition(':=')
+        if value and name not in known and name not in OF_LAUNCH:
+            sentences.append(f'{file} has no argument {name}{did_you_mean(name, known)} '
                          '(--show-args lists them)')
-    return found
+    return sentences
 
 
 def refusal(status: int) -> str:

@@ -158,8 +158,8 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     from stereo_bp_ros.engines import host_memory
     from stereo_bp_ros.errors import StereoError, printable
 
-    given = list(sys.argv[1:] if args is None else args)
-    own = given[:given.index('--ros-args')] if '--ros-args' in given else given
+    arguments = list(sys.argv[1:] if args is None else args)
+    own = arguments[:arguments.index('--ros-args')] if '--ros-args' in arguments else arguments
     if {'-h', '--help'} & set(own):
         print(USAGE)
         return 0
@@ -212,7 +212,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
         if assigns and node.has_parameter(name):
             node.get_logger().warning(f'{printable(text)} is a remapping; a parameter is '
                                       f'--ros-args -p {printable(text)}')
-    for option, path in itertools.pairwise(given):
+    for option, path in itertools.pairwise(arguments):
         if option == '--params-file' and (sentence := without_node(
                 path, node.get_fully_qualified_name())):
             node.get_logger().warning(sentence)

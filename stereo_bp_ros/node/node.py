@@ -21,7 +21,7 @@ from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
 from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
@@ -70,7 +70,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._on_fatal = on_fatal or (lambda text: None)
         self._on_configured = on_configured or (lambda: None)
         self._conditions = Conditions(self._log)
-        self._conditions.hold('transport', Level.WARN, *filter(None, [transport]))
+        self._conditions.hold('transport', Severity.WARN, *filter(None, [transport]))
         self._qos_watch = QosWatch(self, self._conditions)
         self._clocks = Clocks(self)
         self._ledger = Ledger()
@@ -137,7 +137,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         except Exception as error:
             # Whatever an end in the middle of the start leads to is no news.
             if not self._stopping:
-                self._conditions.hold('device', Level.ERROR,
+                self._conditions.hold('device', Severity.ERROR,
                                       f'the start failed: {described(error)}')
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -184,7 +184,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                     if undo is not None:
                         with contextlib.suppress(Exception):
                             undo(state)
-                    self._conditions.hold('device', Level.ERROR, f'{name} failed: {text}')
+                    self._conditions.hold('device', Severity.ERROR, f'{name} failed: {text}')
             finally:
                 self._busy_with = ''
             return FAILURE
@@ -200,7 +200,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             limit=CONFIGURE_LIMIT, progress=lambda waited: self.get_logger().info(
                 f'configuring: still compiling after {waited:.0f} s'))
         if self._matcher_host.lost:
-            self._conditions.hold('device', Level.ERROR, self._matcher_host.lost)
+            self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
         self._outputs = OutputPublishers(self, group=self.default_callback_group,
                                          qos_watch=self._qos_watch,
                                          generation=self._generation,
@@ -211,7 +211,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             generation=self._generation, latencies=self._latencies,
             conditions=self._conditions, offsets=self._offsets, settings=settings,
             now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
-        self._conditions.hold('memory', Level.WARN, *filter(None, [
+        self._conditions.hold('memory', Severity.WARN, *filter(None, [
             lock_memory() if settings.lock_memory else '']))
         # Parameters may have changed while the engine was built.
         self._on_parameters()
@@ -349,11 +349,11 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         try:
             self._check_graph_and_clock()
             report = self._report()
-            found, active = nothing_published(report), self._conditions.active('output')
-            if found is None:
+            stall, active = nothing_published(report), self._conditions.active('output')
+            if stall is None:
                 self._conditions.clear('output')
-            elif not active or active[0].level != found.level:      # logged when it begins
-                self._conditions.hold('output', found.level, found.text)
+            elif not active or active[0].level != stall.level:      # logged when it begins
+                self._conditions.hold('output', stall.level, stall.text)
             self._diagnostics_publisher.publish(diagnostics_message(
                 self.get_fully_qualified_name(), self._clocks.stamp(), report))
         except Exception as error:
@@ -362,12 +362,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _check_graph_and_clock(self) -> None:
         """Hold what is true of the graph and the clock at this moment."""
         self._qos_watch.refresh()
-        self._conditions.hold('clock', Level.WARN, *(
+        self._conditions.hold('clock', Severity.WARN, *(
             ['use_sim_time is set, but nothing comes on /clock: the age of images is not checked']
             if self._clocks.missing() else []))
         name = self.get_name(), self.get_namespace()
         namesakes = self.get_node_names_and_namespaces().count(name)
-        self._conditions.hold('name', Level.WARN, *(
+        self._conditions.hold('name', Severity.WARN, *(
             [f'{namesakes} nodes are named {self.get_fully_qualified_name()}: their topics, '
              'parameters and services get mixed up; end one, or give it another name '
              '(--ros-args -r __node:=NAME)'] if namesakes > 1 else []))
@@ -404,10 +404,10 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             device={**self._matcher_host.device, **self._gpu.report()},
             config=self._configuration.matcher, settings=settings)
 
-    def _log(self, level: Level, text: str) -> None:
+    def _log(self, level: Severity, text: str) -> None:
         logger = self.get_logger()
         # Two calls: rclpy refuses a call site whose severity changes.
-        if level is Level.ERROR:
+        if level is Severity.ERROR:
             logger.error(text)
         else:
             logger.warning(text)

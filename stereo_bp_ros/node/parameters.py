@@ -91,9 +91,9 @@ class Parameters:
 
     def _misplaced(self) -> dict[str, Any]:
         """Settings of another program, and old names, which ROS would leave out silently."""
-        known = {*all_settings(), *RENAMED} - set(self._settings)
+        names = {*all_settings(), *RENAMED} - set(self._settings)
         return {name: parameter.value for name, parameter in self._overrides().items()
-                if name in known}
+                if name in names}
 
     def _translate(self) -> dict[str, Any]:
         """What means something else where it is set for stereo_image_proc."""
@@ -219,13 +219,13 @@ class BatchParameterService(ParameterService):
         return response
 
     def _meant(self, request: Any) -> list[Parameter]:
-        given = [Parameter.from_parameter_msg(p) for p in request.parameters]
-        meant, sentence = translate({p.name: p.value for p in given})
+        parameters = [Parameter.from_parameter_msg(p) for p in request.parameters]
+        meant, sentence = translate({p.name: p.value for p in parameters})
         if sentence:
             self._batch_node.get_logger().info(sentence)
         settings = all_settings()
         return [Parameter(p.name, value=_named(settings[p.name], meant[p.name]))
-                if p.name in settings else p for p in given]
+                if p.name in settings else p for p in parameters]
 
 
 def set_together(node: Node, parameters: Sequence[Parameter]) -> list[SetParametersResult]:
@@ -257,9 +257,9 @@ def _known_result(node: Node, parameter: Parameter) -> SetParametersResult | Non
     if not node.has_parameter(name):
         return SetParametersResult(successful=False, reason=f'there is no parameter {name}'
                                    + did_you_mean(name, ()))
-    known = node.get_parameter(name).value
+    value = node.get_parameter(name).value
     # True is not 1.
-    is_same = known == parameter.value and type(known) is type(parameter.value)
+    is_same = value == parameter.value and type(value) is type(parameter.value)
     if is_same and node.describe_parameter(name).read_only:
         return SetParametersResult(successful=True)
     return None

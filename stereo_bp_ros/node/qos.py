@@ -22,7 +22,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from stereo_bp_ros import distributions
 from stereo_bp_ros.errors import printable
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 
 #: What users may override per topic with parameters; durability for latched camera_info.
 OVERRIDABLE = (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY,
@@ -82,7 +82,7 @@ class QosWatch:
         other, kind = self._events[topic]
         policy = qos_policy_name_from_kind(kind).lower()
         owners = ' and '.join(sorted(self._owners(topic, other)))
-        self._conditions.hold(f'qos {topic}', Level.WARN, *(
+        self._conditions.hold(f'qos {topic}', Severity.WARN, *(
             [f'a {other} of {topic} has an incompatible QoS ({policy}): nothing passes between '
              f'{owners} and this node; change it there, or set qos_overrides.{topic}']
             if owners else []))
@@ -92,7 +92,7 @@ class QosWatch:
         publishers = self._node.get_publishers_info_by_topic(topic)
         subscriptions = self._node.get_subscriptions_info_by_topic(topic)
         own_name = self._node.get_name(), self._node.get_namespace()
-        found = set()
+        names = set()
         for publisher, subscription in itertools.product(publishers, subscriptions):
             own, foreign = publisher, subscription
             if other == 'publisher':
@@ -100,5 +100,5 @@ class QosWatch:
             if (own.node_name, own.node_namespace) == own_name and qos_check_compatible(
                     publisher.qos_profile, subscription.qos_profile
                     )[0] == QoSCompatibility.ERROR:
-                found.add(printable(f'{foreign.node_namespace.rstrip("/")}/{foreign.node_name}'))
-        return found
+                names.add(printable(f'{foreign.node_namespace.rstrip("/")}/{foreign.node_name}'))
+        return names

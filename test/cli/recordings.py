@@ -125,13 +125,13 @@ def image(stamp_ns: int, pixels: np.ndarray, encoding: str) -> Any:
                                  bags.IMAGE)
 
 
-def disparity_image(stamp_ns: int, disparity: np.ndarray, least: float = 0.0) -> Any:
+def disparity_image(stamp_ns: int, disparity: np.ndarray) -> Any:
     height, width = disparity.shape
     return STORE.types[DISPARITY](
         header=header(stamp_ns, 'left'), image=image(stamp_ns, disparity, '32FC1'), f=100.0,
         t=0.5, valid_window=STORE.types['sensor_msgs/msg/RegionOfInterest'](
             0, 0, height, width, False),
-        min_disparity=least, max_disparity=63.0, delta_d=0.0625)
+        min_disparity=0.0, max_disparity=63.0, delta_d=0.0625)
 
 
 def compressed(stamp_ns: int, data: bytes, format_: str) -> Any:
@@ -140,12 +140,12 @@ def compressed(stamp_ns: int, data: bytes, format_: str) -> Any:
 
 
 def cloud(stamp_ns: int, points: np.ndarray, frame: str = 'lidar', *, kind: str = '<f4',
-          names: str = 'xyz', pad: int = 0, height: int = 1) -> Any:
+          pad: int = 0, height: int = 1) -> Any:
     """A PointCloud2 of N x 3 points with an intensity in front, and bytes behind each row."""
-    dtype = np.dtype({'names': ['intensity', *names], 'formats': ['<f4', *3 * [kind]],
+    dtype = np.dtype({'names': ['intensity', *'xyz'], 'formats': ['<f4', *3 * [kind]],
                       'offsets': [0, *(4 + k * np.dtype(kind).itemsize for k in range(3))]})
     records = np.zeros(len(points), dtype)
-    for name, values in zip(names, np.asarray(points).T, strict=True):
+    for name, values in zip('xyz', np.asarray(points).T, strict=True):
         records[name] = values
     width = len(points) // height
     rows = np.full((height, width * dtype.itemsize + pad), 0xAA, np.uint8)
@@ -155,7 +155,7 @@ def cloud(stamp_ns: int, points: np.ndarray, frame: str = 'lidar', *, kind: str 
     return STORE.types[CLOUD](
         header=header(stamp_ns, frame), height=height, width=width,
         fields=[field('intensity', 0, 7, 1), *(
-            field(name, dtype.fields[name][1], number, 1) for name in names)],
+            field(name, dtype.fields[name][1], number, 1) for name in 'xyz')],
         is_bigendian=kind.startswith('>'), point_step=dtype.itemsize, row_step=rows.shape[1],
         data=rows.reshape(-1), is_dense=True)
 

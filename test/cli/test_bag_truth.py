@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import struct
 import sys
 import tracemalloc
@@ -15,7 +16,7 @@ import pytest
 
 from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags, sources
+from stereo_bp_ros.evaluation import bags, cloud_truth, sources
 from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.bag_truth import Transforms
@@ -86,9 +87,9 @@ def truths():
 
 
 @pytest.mark.parametrize('form', truths())
-@pytest.mark.parametrize('kind', KINDS)
-def test_images_of_disparity_or_depth_are_a_truth(tmp_path, form, kind):
+def test_images_of_disparity_or_depth_are_a_truth(tmp_path, form):
     topic, message = truths()[form]
+    kind = KINDS[list(truths()).index(form) % len(KINDS)]
     path = recordings.write(tmp_path / 'bag', [*pairs(), (topic, START + 5, message)], kind)
     found, = read(path, truth=topic)
     expected, _ = truth_map()
@@ -100,14 +101,13 @@ def test_images_of_disparity_or_depth_are_a_truth(tmp_path, form, kind):
     assert read(path) == [None]
 
 
-@pytest.mark.parametrize('topic', ['ground_truth/disparity', 'ground_truth/depth'])
-def test_topics_of_a_truth_are_found_by_their_names(tmp_path, topic):
+def test_topics_of_a_truth_are_found_by_their_names(tmp_path):
     disparity, metres = truth_map()
-    pixels = metres if topic.endswith('depth') else disparity
-    path = recordings.write(tmp_path / 'bag', [*pairs(), (
-        f'/{topic}', START, recordings.image(START, pixels, '32FC1'))])
-    found, = read(path)
-    np.testing.assert_allclose(found, disparity, atol=1e-5)
+    for name, pixels in (('disparity', disparity), ('depth', metres)):
+        path = recordings.write(tmp_path / name, [*pairs(), (
+            f'/ground_truth/{name}', START, recordings.image(START, pixels, '32FC1'))])
+        found, = read(path)
+        np.testing.assert_allclose(found, disparity, atol=1e-5)
 
 
 def test_a_topic_of_a_truth_without_messages_is_no_truth(tmp_path):
@@ -190,7 +190,7 @@ def assert_is_the_wall(found, tolerance=0.01):
     assert np.abs(found - expected)[known].max() <= tolerance
 
 
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('kind', ['mcap', 'ros1'])
 def test_a_cloud_is_seen_through_static_and_moving_links(tmp_path, kind):
     clouds = [('/points', START + index * 10**8, recordings.cloud(
         START + index * 10**8, wall_cloud(index / 10, index / 10))) for index in range(4)]
@@ -254,16 +254,13 @@ def test_a_cloud_without_its_transforms_is_refused_with_the_reason(
         tmp_path, capsys, recorded, words):
     path = recordings.write(tmp_path / 'bag', [*pairs(), *recorded, (
         '/points', START, recordings.cloud(START, wall_cloud(0, 0)))])
-    with bags.StereoBag(path, StereoTopics(truth='/points')) as bag, \
-            pytest.raises(StereoError, match=words):
-        bag.warnings()
     assert main(['evaluate', str(path), *OPTIONS, '--truth-topic', '/points']) == 2
-    assert 'Traceback' not in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert re.search(words, error)
+    assert error.count('\n') == 1
 
 
 @pytest.mark.parametrize(('topic', 'message', 'words'), [
-    ('/points', recordings.cloud(START, np.ones((4, 3)), 'camera', names='abc'),
-     "no x, y and z, but the fields 'intensity', 'a', 'b', 'c'"),
     ('/d/depth', recordings.image(START, np.ones((8, 8), np.float32), '32FC1'),
      'it is 8 x 8, but the left image 96 x 48'),
     ('/d/depth', recordings.image(START, np.ones(SHAPE, np.uint8), 'mono8'),
@@ -290,16 +287,15 @@ def test_a_topic_that_is_no_truth_is_refused_with_those_that_may_be(tmp_path, ca
 
 @pytest.mark.parametrize(('kind', 'pad', 'height'), [
     ('<f4', 0, 1), ('<f8', 0, 1), ('>f4', 0, 1), ('<f4', 7, 12)])
-def test_every_layout_of_a_cloud_is_read(tmp_path, kind, pad, height):
-    optical = wall_cloud(0, 0)
-    optical[:2] = [[np.nan] * 3, [0] * 3]       # no light came back
-    cloud = recordings.cloud(START, optical, kind=kind, pad=pad, height=height)
-    path = recordings.write(tmp_path / 'bag', [*pairs(), *vehicle(), ('/points', START, cloud)])
-    found, = read(path, truth='points')
-    assert_is_the_wall(found)
+def test_every_layout_of_a_cloud_is_read(kind, pad, height):
+    points = wall_cloud(0, 0)
+    points[:2] = [[np.nan] * 3, [0] * 3]        # no light came back
+    found = cloud_truth.points_of(
+        recordings.cloud(START, points, kind=kind, pad=pad, height=height))
+    np.testing.assert_allclose(found, points[2:], rtol=1e-6)
 
 
-def test_the_frame_of_raw_images_is_said_to_be_taken_as_rectified(tmp_path, caplog):
+def test_the_frame_of_raw_images_is_said_to_be_taken_as_rectified(tmp_path, capsys, caplog):
     recorded = pairs()
     for _, _, message in recorded:
         if hasattr(message, 'r'):
@@ -308,36 +304,18 @@ def test_the_frame_of_raw_images_is_said_to_be_taken_as_rectified(tmp_path, capl
         '/points', START, recordings.cloud(START, wall_cloud(0, 0)))])
     with caplog.at_level(logging.WARNING):
         assert main(['evaluate', str(path), *OPTIONS, '--truth-topic', '/points']) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report['pairs'][0]['score']['known'] == np.isfinite(
+        read(path, truth='/points')[0]).sum() > 200
     assert "The frame 'camera' is taken as that of the rectified left image" in caplog.text
     assert '1.1 degrees' in caplog.text
 
 
-def test_figures_of_a_cloud_are_those_of_a_dense_truth_at_its_pixels(tmp_path, capsys):
-    cloud = recordings.cloud(START, wall_cloud(0, 0))
-    reports = {}
-    path = recordings.write(tmp_path / 'cloud', [*pairs(), *vehicle(), (
-        '/points', START, cloud)])
-    known = np.isfinite(read(path, truth='/points')[0])
-    dense, _ = truth_map()
-    other = recordings.write(tmp_path / 'dense', [*pairs(), (
-        '/sim/disparity', START, recordings.image(
-            START, np.where(known, dense, np.float32(np.nan)), '32FC1'))])
-    for source, topic in ((path, '/points'), (other, '/sim/disparity')):
-        assert main(['evaluate', str(source), *OPTIONS, '--truth-topic', topic]) == 0
-        reports[topic] = json.loads(capsys.readouterr().out)['pairs'][0]
-    for part in ('score', 'filled', 'depth'):
-        one, two = (report[part] for report in reports.values())
-        assert one.keys() == two.keys()
-        for key in one:
-            assert one[key] == pytest.approx(two[key], abs=0.01), key
-    assert reports['/points']['score']['known'] == known.sum() > 200
-
-
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('kind', ['mcap', 'sqlite3'])
 def test_reading_takes_no_more_memory_for_a_longer_recording(tmp_path, kind):
     large = np.zeros((240, 320), np.uint8)
     peaks = []
-    for count in (15, 60):
+    for count in (10, 40):
         recorded = [message for index in range(count) for message in (
             *recordings.pair(START + index * 10**8, large, large, CALIBRATION, 'camera'),
             ('/points', START + index * 10**8, recordings.cloud(
@@ -351,5 +329,5 @@ def test_reading_takes_no_more_memory_for_a_longer_recording(tmp_path, kind):
             assert sum(1 for _ in bag.read()) == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    # 45 pairs more hold 14 MB.
+    # 30 pairs more hold 9 MB.
     assert peaks[1] - peaks[0] < 1e6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -29,12 +30,9 @@ SHIFTED = CALIBRATION.replace('cam1=[100 0 48', 'cam1=[100 0 68').replace('doffs
 
 
 @pytest.fixture
-def pair(tmp_path, textured_pair):
+def pair(tmp_path, write_pair):
     """Left and right image files with a constant disparity of 6 pixels."""
-    paths = tmp_path / 'left.png', tmp_path / 'right.png'
-    for path, image in zip(paths, textured_pair(96, 48, 6), strict=True):
-        cv2.imwrite(str(path), image)
-    return [str(path) for path in paths]
+    return [str(write_pair(tmp_path / 'pair') / f'{side}.png') for side in ('left', 'right')]
 
 
 def report_of(capsys) -> dict:
@@ -52,42 +50,61 @@ def test_a_verb_starts_without_the_others():
     assert done.stdout.splitlines()[-1] == 'match'
 
 
-@pytest.mark.parametrize('verb', VERBS)
-def test_the_help_of_every_verb_shows_how_to_call_it(verb, capsys):
+@pytest.mark.parametrize('verb', [*VERBS, 'benchmark papers'])
+def test_the_help_of_every_verb_shows_how_to_call_it_and_what_it_needs(verb, capsys):
     with pytest.raises(SystemExit) as exit_:
-        main([verb, '--help'])
+        main([*verb.split(), '--help'])
     assert exit_.value.code == 0
-    assert f'stereo_bp {verb}' in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f'stereo_bp {verb}' in printed
+    draws = verb in ('evaluate', 'sensitivity', 'benchmark papers', 'replay', 'demo')
+    assert bool(re.search(r'needs? (jinja2 and )?matplotlib', ' '.join(printed.split()))) == draws
+    for key in metrics.Score().as_dict():
+        assert (f'\n  {key} ' in printed) == (verb in ('match', 'evaluate'))
 
 
-def test_match_writes_the_disparity_and_a_picture(pair, tmp_path, capsys):
-    output = tmp_path / 'result.pfm'
-    assert main(['match', *pair, '-o', str(output), '--json', *FAST]) == 0
+def test_match_writes_the_disparity_and_a_picture_and_says_so(pair, tmp_path, capsys):
+    output = tmp_path / 'result[b].pfm'
+    arguments = ['match', *pair, '-o', str(output), '--truth',
+                 str(tmp_path / 'pair/disparity.pfm'), *FAST]
+    assert main([*arguments, '--json']) == 0
     disparity = files.read_pfm(output)
     valid = np.isfinite(disparity)
     assert disparity.shape == (48, 96)
     assert np.median(disparity[valid]) == pytest.approx(6, abs=0.5)
-    assert cv2.imread(str(tmp_path / 'result_picture.png')) is not None
+    assert cv2.imread(str(tmp_path / 'result[b]_picture.png')) is not None
     report = report_of(capsys)
     assert report['backend'] == 'cpu'
     assert report['valid_fraction'] == pytest.approx(valid.mean())
     assert {'convert', 'preprocess', 'messages', 'refine'} <= report['stages_ms'].keys()
+    assert set(report['files'].values()) == {str(path) for path in tmp_path.glob('result*')}
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert 'matched in' in printed
+    assert f'Wrote disparity: {output}' in printed
+    assert f'Wrote picture: {tmp_path}/result[b]_picture.png' in printed
+    for words in ('bad-1: pixels wrong by more than 1 px or without a disparity, of those with '
+                  'truth', 'root mean square error'):
+        row, = (line for line in printed.splitlines() if words in line)
+        assert row.rstrip(' │').endswith((' %', ' px'))
 
 
 def test_match_writes_16_bit_png_and_depth_and_scores_against_truth(pair, tmp_path, capsys):
     calibration = tmp_path / 'calib.txt'
     calibration.write_text(CALIBRATION)
-    truth = tmp_path / 'truth.pfm'
-    files.write_pfm(truth, np.full((48, 96), 6, np.float32))
     output, depth = tmp_path / 'result.png', tmp_path / 'depth.pfm'
     assert main(['match', *pair, '-o', str(output), '--depth', str(depth), '--calibration',
-                 str(calibration), '--truth', str(truth), '--json', *FAST]) == 0
+                 str(calibration), '--truth', str(tmp_path / 'pair/disparity.pfm'), '--json',
+                 *FAST]) == 0
     assert report_of(capsys)['score']['bad_1_estimated'] < 1
     disparity = files.read_disparity_png(output)
     metres = files.read_pfm(depth)
     both = np.isfinite(disparity) & np.isfinite(metres)
     assert both.sum() > 1000
     assert np.allclose(metres[both], 60 / disparity[both], rtol=1e-2)
+    assert main(['match', *reversed(pair), '-o', str(output), '--set', 'min_disparity=-12',
+                 *FAST]) == 0
+    assert 'disparities below 0 are unknown in ' in capsys.readouterr().err
 
 
 def test_match_searches_as_far_as_min_depth_is_by_the_calibration(pair, tmp_path, capsys, caplog):
@@ -107,9 +124,9 @@ def test_match_searches_as_far_as_min_depth_is_by_the_calibration(pair, tmp_path
 @pytest.mark.parametrize('adjust', ['true', 'false'])
 def test_a_calibration_shifts_what_match_writes_and_not_its_scores(pair, tmp_path, capsys, adjust):
     (tmp_path / 'calib.txt').write_text(SHIFTED)
-    files.write_pfm(tmp_path / 'truth.pfm', np.full((48, 96), 6, np.float32))
     assert main(['match', *pair, '-o', str(tmp_path / 'd.pfm'), '--truth',
-                 str(tmp_path / 'truth.pfm'), '--calibration', str(tmp_path / 'calib.txt'),
+                 str(tmp_path / 'pair/disparity.pfm'), '--calibration',
+                 str(tmp_path / 'calib.txt'),
                  '--set', f'pre_adjust_disparity={adjust}', '--json', *FAST]) == 0
     report = report_of(capsys)
     shift = -20 if adjust == 'true' else 0
@@ -163,75 +180,21 @@ def test_a_truth_of_8_bits_needs_its_scale(pair, tmp_path, capsys):
         assert report['score']['bad_1_estimated'] < 1
 
 
-def test_match_says_what_it_wrote_and_what_its_scores_mean(pair, tmp_path, capsys):
-    files.write_pfm(tmp_path / 'truth.pfm', np.full((48, 96), 6, np.float32))
-    output = tmp_path / 'result[b].pfm'
-    arguments = ['match', *pair, '-o', str(output), '--truth', str(tmp_path / 'truth.pfm'), *FAST]
-    assert main(arguments) == 0
-    printed = capsys.readouterr().out
-    assert 'matched in' in printed
-    assert f'Wrote disparity: {output}' in printed
-    assert f'Wrote picture: {tmp_path}/result[b]_picture.png' in printed
-    for words in ('bad-1: pixels wrong by more than 1 px or without a disparity, of those with '
-                  'truth', 'root mean square error'):
-        row, = (line for line in printed.splitlines() if words in line)
-        assert row.rstrip(' │').endswith((' %', ' px'))
-    assert main([*arguments, '--json']) == 0
-    report = report_of(capsys)
-    assert set(report['files'].values()) == {str(path) for path in tmp_path.glob('result*')}
-
-
-@pytest.mark.parametrize('verb', ['match', 'evaluate'])
-def test_the_help_explains_every_key_of_the_scores(verb, capsys):
-    with pytest.raises(SystemExit):
-        main([verb, '--help'])
-    printed = capsys.readouterr().out
-    for key in metrics.Score().as_dict():
-        assert f'\n  {key} ' in printed
-
-
-def test_disparities_that_a_png_cannot_hold_are_counted(pair, tmp_path, capsys):
-    assert main(['match', *reversed(pair), '-o', str(tmp_path / 'd.png'), '--set',
-                 'min_disparity=-12', *FAST]) == 0
-    assert 'disparities below 0 are unknown in ' in capsys.readouterr().err
-
-
-def test_any_name_of_a_folder_is_shown_and_reported(tmp_path, textured_pair, capsys):
-    folder = tmp_path / 'the [red] sets' / os.fsdecode(b'a [bold] :cat: #1 \xff')
-    folder.mkdir(parents=True)
-    for name, image in zip(('left', 'right'), textured_pair(96, 48, 6), strict=True):
-        files.write_image(folder / f'{name}.png', image)
-    output = tmp_path / 'report'
-    assert main(['evaluate', str(folder.parent), '--repeat', '1', '--output', str(output),
-                 *FAST]) == 0
-    printed = capsys.readouterr().out
-    assert 'the [red] sets on cpu' in printed
-    assert 'a [bold] :cat: #1 \\udcff' in printed
-    assert sorted(path.name for path in output.iterdir()) == ['report.html', 'report.json']
-    assert 'a [bold] :cat: #1 \\udcff: frame 1' in (output / 'report.html').read_text()
-
-
 @pytest.mark.parametrize(('arguments', 'text'), [
     (['--set', 'disparity_range=1'], 'disparity_range is 1'),
-    (['--set', 'nonsense=1'], 'no setting of this name'),
     (['--set', 'disparity_rang=32'], 'did you mean disparity_range?'),
     (['--preset', 'raod'], 'did you mean road?'),
     (['--set', 'queue_size=5'], 'it is a setting of the node, not of a matcher\n'),
     (['--points', 'x'], 'unrecognized arguments: --points x (stereo_bp match --help shows'),
-    (['--preset', 'motorway'], 'must be one of'),
     (['--backend', 'cuda', '--set', 'program=plain_steps', '--set',
       'plain_steps.vectorised=false'], 'use backend cpu'),
     (['--set', 'plain_steps.storage=register'], 'belongs to program plain_steps, and program is '
      'default'),
-    (['--set', 'message_storage=register'],
-     'message_storage is now plain_steps.storage, with program: plain_steps'),
     (['-o', 'result.tiff'], 'must end in .pfm or .png'),
     (['--depth', 'depth.pfm'], '--depth needs --calibration'),
     (['--depth', 'depth.png'], 'must end in .pfm'),
     (['--truth-scale', '8'], '--truth-scale needs --truth'),
     (['-o', 'nowhere/d.pfm'], 'there is no folder nowhere'),
-    (['--picture', 'nowhere/d.png'], 'there is no folder nowhere'),
-    (['--repeat', '0'], "--repeat: '0' is not a whole number from 1"),
     (['--truth', 'none.pfm'], 'none.pfm'),
 ])
 def test_a_mistake_is_one_line_and_status_2(pair, tmp_path, capsys, monkeypatch, arguments, text):
@@ -241,39 +204,6 @@ def test_a_mistake_is_one_line_and_status_2(pair, tmp_path, capsys, monkeypatch,
     assert text in error
     assert error.startswith('stereo_bp match: ')
     assert error.count('\n') == 1
-
-
-def test_evaluate_scores_every_pair_of_a_folder(tmp_path, textured_pair, capsys):
-    for name, shift in (('one', 4), ('two', 9)):
-        folder = tmp_path / 'sets' / name
-        folder.mkdir(parents=True)
-        left, right = textured_pair(96, 48, shift, seed=shift)
-        cv2.imwrite(str(folder / 'left.png'), left)
-        cv2.imwrite(str(folder / 'right.png'), right)
-        cv2.imwrite(str(folder / 'disparity.png'), np.full((48, 96), shift * 8, np.uint8))
-    (tmp_path / 'sets' / 'sets.yaml').write_text(
-        'one: {disparities: 8, disparity_scale: 8}\ntwo: {disparities: 12, disparity_scale: 8}\n')
-    output = tmp_path / 'report'
-    assert main(['evaluate', str(tmp_path / 'sets'), '--output', str(output), '--json',
-                 '--set', 'levels=3', '--set', 'iterations=4']) == 0
-    report = report_of(capsys)
-    assert [p['name'] for p in report['pairs']] == ['one', 'two']
-    assert [p['disparity_range'] for p in report['pairs']] == [8, 12]
-    assert report['all']['bad_1_estimated'] < 2
-    assert json.loads((output / 'report.json').read_text()) == report
-    page = (output / 'report.html').read_text()
-    for pair in report['pairs']:
-        assert f'error and confidence of {pair["name"]}"' in page
-
-
-def test_a_range_that_the_user_names_wins_over_the_data_sets(tmp_path, textured_pair, capsys):
-    for name, image in zip(('left', 'right'), textured_pair(64, 32, 4), strict=True):
-        (tmp_path / 's').mkdir(exist_ok=True)
-        cv2.imwrite(str(tmp_path / 's' / f'{name}.png'), image)
-    cv2.imwrite(str(tmp_path / 's' / 'disparity.png'), np.full((32, 64), 4, np.uint8))
-    (tmp_path / 'sets.yaml').write_text('s: {disparities: 8, disparity_scale: 1}\n')
-    assert main(['evaluate', str(tmp_path), '--json', *FAST]) == 0
-    assert report_of(capsys)['pairs'][0]['disparity_range'] == 16
 
 
 def test_benchmark_times_every_variant_on_every_size(tmp_path, capsys):
@@ -309,7 +239,7 @@ def test_benchmark_prints_frames_stages_and_cold_start(capsys):
 
 
 @pytest.mark.parametrize(('arguments', 'text'), [
-    (['--size', '64x48'], 'WIDTHxHEIGHTxDISPARITIES'), (['--frames', '0'], "--frames: '0'"),
+    (['--size', '64x48'], 'WIDTHxHEIGHTxDISPARITIES'),
     (['--variant', 'a', '--variant', 'a'], 'two variants'),
     (['--variant', 'a:levels=99'], 'levels is 99'),
     (['--output', 'nowhere/times.json'], 'there is no folder nowhere'),
@@ -329,59 +259,17 @@ def test_the_shared_pairs_give_the_errors_that_the_field_knows(data, capsys):
         assert bad[name] == pytest.approx(expected, abs=1.1)
 
 
-def start_alone(arguments, cache):
-    """A new process of stereo_bp with a cache of its own."""
-    return subprocess.Popen(
-        [sys.executable, '-m', 'stereo_bp_ros.cli.main', *arguments], text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, 'XDG_CACHE_HOME': str(cache), 'COVERAGE_PROCESS_CONFIG': ''})
-
-
-def run_alone(arguments, cache):
-    """Standard output and error of such a process."""
-    with start_alone(arguments, cache) as child:
-        out, err = child.communicate(timeout=300)
-    assert child.returncode == 0, err
-    return out, err
-
-
-@pytest.mark.slow
-def test_after_a_warm_up_the_first_match_of_a_new_process_compiles_nothing(tmp_path, pair):
-    color = cv2.cvtColor(cv2.imread(pair[0], 0), cv2.COLOR_GRAY2BGR)
-    cv2.imwrite(pair[0], color)
-    match = ['match', *pair, '--preset', 'sad_fast', '--backend', 'cpu', '--json', '-o',
-             str(tmp_path / 'out.pfm')]
-    out, err = run_alone(['info', '--warm-up', 'sad_fast', '--backend', 'cpu', '--json'],
-                         tmp_path / 'cache')
-    assert 'compiling kernels' in err
-    assert str(tmp_path / 'cache') in err
-    (row,) = json.loads(out)['warm_up']
-    assert (row['preset'], row['backend']) == ('sad_fast', 'cpu')
-    assert row['kept'] == row['compiled'] > 0
-    files = {file: file.stat().st_mtime_ns for file in (tmp_path / 'cache').rglob('*.nbc')}
-    out, err = run_alone(match, tmp_path / 'cache')
-    assert err == ''
-    assert json.loads(out)['backend'] == 'cpu'
-    assert files == {file: file.stat().st_mtime_ns
-                     for file in (tmp_path / 'cache').rglob('*.nbc')}
-
-
-def test_the_first_match_says_at_once_on_standard_error_that_it_compiles(tmp_path, pair):
-    match = ['match', *pair, '--preset', 'sad_fast', '--backend', 'cpu', '--json', '-o',
-             str(tmp_path / 'out.pfm')]
-    with start_alone(match, tmp_path / 'cache') as child:
-        said = child.stderr.readline()
-        child.kill()                    # compiling takes 20 s
-        assert child.stdout.read() == ''
-    assert 'compiling kernels' in said
-    assert str(tmp_path / 'cache') in said
-
-
-def test_a_warm_up_that_cannot_be_kept_fails(tmp_path, capsys, monkeypatch):
-    counts = iter([{'compiled': 0, 'kept': 0, 'disk': 0}, {'compiled': 5, 'kept': 2, 'disk': 1}])
+def test_a_warm_up_tells_what_it_has_compiled_and_fails_where_that_cannot_be_kept(
+        capsys, monkeypatch):
+    none = {'compiled': 0, 'kept': 0, 'disk': 0}
+    counts = iter([none, {'compiled': 5, 'kept': 5, 'disk': 1},
+                   none, {'compiled': 5, 'kept': 2, 'disk': 1}])
     monkeypatch.setattr(CpuBackend, 'origins', lambda _: next(counts))
     monkeypatch.setattr(CpuBackend, 'warm_up', lambda *_: None)
-    assert main(['info', '--warm-up', 'road', '--backend', 'cpu']) == 2
+    command = ['info', '--warm-up', 'road', '--backend', 'cpu']
+    assert main(command) == 0
+    assert re.search(r'road +│ +cpu +│ +0.0 +│ +5 +│ +1 +│', capsys.readouterr().out)
+    assert main(command) == 2
     assert 'road: 5 kernels were compiled, but 2 kept' in capsys.readouterr().err
 
 
@@ -392,14 +280,41 @@ def test_a_warm_up_on_cuda_needs_the_size(capsys, monkeypatch):
         assert words in capsys.readouterr().err
 
 
-def test_the_shared_motorcycle_has_one_score_with_and_without_its_calibration(data, tmp_path,
-                                                                              capsys):
-    folder = data / 'middlebury2014' / 'Motorcycle'
-    scores = []
-    for arguments in ([], ['--calibration', str(folder / 'calib.txt')]):
-        assert main(['match', str(folder / 'im0.png'), str(folder / 'im1.png'), '--truth',
-                     str(folder / 'disp0.pfm'), '-o', str(tmp_path / 'd.pfm'), '--backend', 'cpu',
-                     '--json', *arguments]) == 0
-        scores.append(report_of(capsys)['score'])
-    assert scores[1] == pytest.approx(scores[0], abs=0.01)
-    assert scores[0]['bad_1_known'] < 25
+@pytest.fixture
+def start(tmp_path, pair):
+    """Starts ``match`` or other arguments in a new process with a cache of its own."""
+    match = ['match', *pair, '--preset', 'sad_fast', '--backend', 'cpu', '--json', '-o',
+             str(tmp_path / 'out.pfm')]
+    return lambda arguments=match: subprocess.Popen(
+        [sys.executable, '-m', 'stereo_bp_ros.cli.main', *arguments], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, 'XDG_CACHE_HOME': str(tmp_path / 'cache'),
+             'COVERAGE_PROCESS_CONFIG': ''})
+
+
+@pytest.mark.slow
+def test_after_a_warm_up_the_first_match_of_a_new_process_compiles_nothing(tmp_path, pair, start):
+    cv2.imwrite(pair[0], cv2.cvtColor(cv2.imread(pair[0], 0), cv2.COLOR_GRAY2BGR))
+    with start(['info', '--warm-up', 'sad_fast', '--backend', 'cpu', '--json']) as child:
+        out, err = child.communicate(timeout=300)
+    assert child.returncode == 0, err
+    assert f'{tmp_path}/cache' in err
+    (row,) = json.loads(out)['warm_up']
+    assert (row['preset'], row['backend']) == ('sad_fast', 'cpu')
+    assert row['kept'] == row['compiled'] > 0
+    kernels = [{file: file.stat().st_mtime_ns for file in (tmp_path / 'cache').rglob('*.nbc')}]
+    with start() as child:
+        out, err = child.communicate(timeout=300)
+    assert (child.returncode, err) == (0, '')
+    assert json.loads(out)['backend'] == 'cpu'
+    kernels += [{file: file.stat().st_mtime_ns for file in (tmp_path / 'cache').rglob('*.nbc')}]
+    assert kernels[0] == kernels[1]
+
+
+def test_the_first_match_says_at_once_on_standard_error_that_it_compiles(tmp_path, start):
+    with start() as child:
+        said = child.stderr.readline()
+        child.kill()                    # compiling takes 20 s
+        assert child.stdout.read() == ''
+    assert 'compiling kernels' in said
+    assert f'{tmp_path}/cache' in said

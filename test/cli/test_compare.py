@@ -10,29 +10,22 @@ from rich.console import Console
 from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import main
 
-SCENARIO = """
-inputs: {rendered: {width: 96, height: 64, max_disparity: 12, frames: 7}}
-settings: {disparity_range: 16, levels: 3, iterations: 5, backend: cpu}
-repeat: 1
-conditions: mean.score.density >= 0
-"""
-
 
 @pytest.fixture(scope='module')
-def reports(tmp_path_factory):
+def reports(tmp_path_factory, street):
     """Reports of a good and of a poor configuration over the same seven frames."""
-    pytest.importorskip('numba')
     folder = tmp_path_factory.mktemp('reports')
-    path = folder / 'one.yaml'
-    path.write_text(SCENARIO)
-    for name, more in (('a', []), ('b', ['--set', 'iterations=1', '--set', 'levels=1'])):
-        assert main(['evaluate', '--scenario', str(path), '--output', str(folder / name),
-                     *more]) == 0
+    for name, iterations, levels in (('a', 5, 3), ('b', 1, 1)):
+        assert main(['evaluate', str(street), '--set', 'disparity_range=16', '--set',
+                     f'iterations={iterations}', '--set', f'levels={levels}', '--backend', 'cpu',
+                     '--repeat', '1', '--output', str(folder / name)]) == 0
     return [folder / name / 'report.json' for name in 'ab']
 
 
-def test_a_poorer_configuration_is_worse_in_every_figure(reports, capsys):
-    assert main(['evaluate', '--compare', *map(str, reports), '--json']) == 0
+def test_a_poorer_configuration_is_worse_in_every_figure_of_json_and_table(reports, capsys,
+                                                                           monkeypatch):
+    command = ['evaluate', '--compare', *map(str, reports)]
+    assert main([*command, '--json']) == 0
     found = json.loads(capsys.readouterr().out)
     first, second = (json.loads(path.read_text()) for path in reports)
     figures = {one['figure']: one for one in found['figures']}
@@ -45,12 +38,8 @@ def test_a_poorer_configuration_is_worse_in_every_figure(reports, capsys):
     assert len(found['worst']) == 5
     assert {'settings.iterations', 'settings.levels'} <= found['changed'].keys()
     assert (found['interval'], found['draws'], found['frames']) == ('bootstrap, BCa', 10000, 7)
-
-
-def test_the_table_says_how_and_over_how_many_frames_and_fits_80_columns(reports, capsys,
-                                                                         monkeypatch):
     monkeypatch.setattr(options, '_console', lambda: Console(width=80, markup=False))
-    assert main(['evaluate', '--compare', *map(str, reports)]) == 0
+    assert main(command) == 0
     printed = capsys.readouterr().out
     table = printed[printed.index('┏'):printed.index('Interval of')]
     assert max(map(len, table.splitlines())) <= 80
@@ -83,29 +72,24 @@ def test_both_reports_say_what_they_are_and_where_they_differ(reports, tmp_path,
         **first, 'devices': {'bp': [{**device, 'device': 'NVIDIA H100', 'pci bus': '7'}]},
         'workers': 2,
         'pairs': [pair | {'disparity_range': 32} for pair in first['pairs']]}))
-    assert main(['evaluate', '--compare', str(reports[0]), str(other)]) == 0
+    command = ['evaluate', '--compare', str(reports[0]), str(other)]
+    assert main(command) == 0
     told = ' '.join(capsys.readouterr().out.split())
     for words in (f'A: bp on {device["device"]}, ', 'B: bp on NVIDIA H100, ', first['date'],
                   'workers: 0 in A, 2 in B', 'filled: every hole has got a disparity',
                   'disparities searched: 16 in 7 pairs in A, 32 in 7 pairs in B'):
         assert words in told
-    assert main(['evaluate', '--compare', str(reports[0]), str(other), '--json']) == 0
+    assert main([*command, '--json']) == 0
     about = json.loads(capsys.readouterr().out)['about']
     assert about['b']['devices']['bp'][0]['device'] == 'NVIDIA H100'
-
-
-@pytest.mark.parametrize('devices', [
-    3, {'bp': 3}, {'bp': [3]}, {'bp': [{}]}, {'bp': [{'device': []}]}, None])
-def test_a_report_that_says_nothing_of_devices_is_compared(reports, tmp_path, capsys, devices):
-    other = tmp_path / 'other.json'
-    other.write_text(json.dumps({**json.loads(reports[0].read_text()), 'devices': devices}))
-    assert main(['evaluate', '--compare', str(reports[0]), str(other)]) == 0
-    assert 'B: bp on ' in ' '.join(capsys.readouterr().out.split())
+    for devices in ({'bp': [3]}, {'bp': [{'device': []}]}, None):       # of another program
+        other.write_text(json.dumps({**first, 'devices': devices}))
+        assert main(command) == 0
+        assert 'B: bp on ' in ' '.join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(('arguments', 'words'), [
-    (['--preset', 'road'], '--preset'), (['--scenario', 'x'], '--scenario'),
-    (['--set', 'levels=1'], '--set'), (['--output', 'x'], '--output'),
+    (['--preset', 'road'], '--preset'), (['--output', 'x'], '--output'),
     (['--json-lines'], '--json-lines'), (['--limit', '3'], '--limit')])
 def test_options_that_match_something_do_not_go_with_it(arguments, words, capsys):
     assert main(['evaluate', '--compare', 'a.json', 'b.json', *arguments]) == 2

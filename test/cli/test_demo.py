@@ -31,18 +31,11 @@ def recorded(**frames) -> run_report.RecordedRun:
     return run_report.RecordedRun('bp', 'a run', figures, MIN_PUBLISHED, results=judged)
 
 
-def test_a_run_with_every_frame_accounted_for_at_its_rate_passes():
+def test_a_run_with_few_frames_that_newer_ones_superseded_passes_and_tells_them(capsys):
     assert run_report.failures_of(recorded()) == []
-
-
-def test_the_rate_of_a_run_is_that_in_the_time_of_its_bag(capsys):
-    """With ``replay --rate 0.1`` ten times what passes on the clock of the machine."""
     run_report.print_run(recorded())
+    # With ``replay --rate 0.1`` ten times what passes on the clock of the machine.
     assert re.search(r'rate, in the time of the bag +│ 10.0 Hz', capsys.readouterr().out)
-
-
-def test_a_few_frames_that_newer_ones_superseded_are_told_and_are_no_failure():
-    """What another process that takes a core for a moment costs."""
     one = recorded(sent=160, sent_right=160, received=160, received_right=160, published=158,
                    recorded=158, dropped={'superseded': 2})
     assert run_report.failures_of(one) == []
@@ -59,7 +52,7 @@ def test_a_few_frames_that_newer_ones_superseded_are_told_and_are_no_failure():
      '3 of 90 results were lost on the way from the node to the recorder; reliable qos_overrides'),
     ({'received': 150, 'lost_to_node': -50}, 'something else publishes to it, too'),
     ({'in_progress': 1}, '1 of 100 frames were still in progress'),
-    ({'recorded': 0}, 'nothing was published'),
+    ({'recorded': 0}, 'nothing was published'), ({'sent': 0, 'recorded': 0}, 'bp: '),
     ({'recorded': 0, 'dropped': {'stale': 100}}, 'set use_sim_time'),
     ({'node_status': 3}, 'ended with status 3'),
     ({'published': 94, 'recorded': 94, 'dropped': {'superseded': 6}},
@@ -70,13 +63,26 @@ def test_what_a_run_does_not_reach_is_named(frames, text):
 
 
 @pytest.mark.parametrize('lost', [{'lost_to_node': 7}, {'lost_from_node': 7}])
-def test_the_advice_on_losses_is_not_to_set_what_a_run_of_this_package_has(lost):
+def test_the_advice_on_losses_leads_somewhere_and_is_not_what_the_run_has(lost, repository):
     one = recorded(**lost)
+    page, title = (run_report.LOSE_NOTHING.split(' in ')[-1],
+                   run_report.LOSE_NOTHING.split('see ')[1].split(' in ')[0])
+    assert f'## {title}\n' in (repository / page).read_text()
     one.is_lossless = True
     failure, = (text for text in run_report.failures_of(one) if 'lost' in text)
     assert 'qos_overrides' not in failure
     assert 'the run was reliable already' in failure
     assert '--rate' in failure
+
+
+@pytest.mark.parametrize('as_json', [False, True])
+def test_a_run_of_which_nothing_is_judged_fails_with_the_reason(tmp_path, capsys, as_json):
+    one = recorded(recorded=5)
+    one.results, one.unjudged = [], {'no pair of the source has their stamp': 5}
+    assert run_report.finish(tmp_path, [one], title='', lead='', as_json=as_json) == 1
+    said = capsys.readouterr()
+    assert ('FAILED bp: 5 of 5 results are not judged: no pair of the source has their stamp'
+            in (said.err if as_json else said.out))
 
 
 def test_a_replay_that_stood_still_says_so(tmp_path, capsys, caplog, monkeypatch):
@@ -91,26 +97,18 @@ def test_a_replay_that_stood_still_says_so(tmp_path, capsys, caplog, monkeypatch
         assert ('stood still for 1.9 s' in caplog.text) == (waited_s > 1)
 
 
-def test_a_folder_that_is_not_an_earlier_demos_is_left_alone(tmp_path, capsys):
+def test_what_a_demo_cannot_do_is_said_before_anything_is_replaced(tmp_path, capsys):
+    (tmp_path / 'report.json').write_text('{}')
+    for arguments, words in ((['--bag', str(tmp_path / 'none')], 'none'),
+                             (['--images', str(tmp_path / 'none')], 'none'),
+                             (['--images', str(tmp_path), '--frames', '5'],
+                              '--frames is the length of the rendered sequences')):
+        assert main(['demo', *arguments, '--output', str(tmp_path)]) == 2
+        assert words in capsys.readouterr().err
     (tmp_path / 'thesis.txt').write_text('years of work')
     assert main(['demo', '--output', str(tmp_path)]) == 2
     assert 'not the output of an earlier demo' in capsys.readouterr().err
-    assert (tmp_path / 'thesis.txt').is_file()
-
-
-def test_an_earlier_demo_stays_where_the_next_has_no_source(tmp_path, capsys):
-    (tmp_path / 'report.json').write_text('{}')
-    for source in ('--bag', '--images'):
-        assert main(['demo', source, str(tmp_path / 'none'), '--output', str(tmp_path)]) == 2
-        assert 'none' in capsys.readouterr().err
-    assert (tmp_path / 'report.json').is_file()
-
-
-def test_frames_of_a_recording_are_not_cut_without_a_word(tmp_path, capsys):
-    assert main(['demo', '--images', str(tmp_path), '--frames', '5', '--output',
-                 str(tmp_path / 'demo')]) == 2
-    assert '--frames is the length of the rendered sequences' in capsys.readouterr().err
-    assert not (tmp_path / 'demo').exists()
+    assert {path.name for path in tmp_path.iterdir()} == {'report.json', 'thesis.txt'}
 
 
 def test_the_demo_scores_without_the_shift_of_principal_points(tmp_path, monkeypatch):
@@ -132,17 +130,6 @@ def test_the_demo_scores_without_the_shift_of_principal_points(tmp_path, monkeyp
     shot, = judged.showing.worst_first()
     assert (shot.name, shot.badness) == (str(10**18), 0)
     assert (shown[0].low, shown[0].high) == (0, 63)
-
-
-def test_the_advice_on_lost_frames_leads_somewhere(repository):
-    page, title = (run_report.LOSE_NOTHING.split(' in ')[-1],
-                   run_report.LOSE_NOTHING.split('see ')[1].split(' in ')[0])
-    assert f'## {title}\n' in (repository / page).read_text()
-
-
-@pytest.mark.parametrize('sent', [0, 1])
-def test_a_run_that_sent_nothing_is_judged_all_the_same(sent):
-    assert run_report.failures_of(recorded(sent=sent, recorded=0))
 
 
 @pytest.mark.ros

@@ -6,39 +6,28 @@ import json
 import os
 import re
 
-import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import files
 from test.evaluation import pages
 
 FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'num_threads=1', '--repeat',
         '2')
 
 
-@pytest.fixture
-def folders(tmp_path, textured_pair):
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory, write_pair):
     """Two data sets: of 24 and of 40 disparities."""
     pytest.importorskip('numba')
-    found = []
+    tmp_path, found = tmp_path_factory.mktemp('origin'), []
     for name, disparities in (('near', 40), ('far', 24)):
-        folder = tmp_path / name / 'street'
-        folder.mkdir(parents=True)
-        for side, image in zip(('left', 'right'), textured_pair(96, 48, 6), strict=True):
-            files.write_image(folder / f'{side}.png', image)
-        files.write_pfm(folder / 'disparity.pfm', np.full((48, 96), 6, np.float32))
+        write_pair(tmp_path / name / 'street')
         (tmp_path / name / 'sets.yaml').write_text(
             f'street: {{disparities: {disparities}, disparity_scale: 8}}')
         found.append(str(tmp_path / name))
     return found
-
-
-def reported(capsys, *arguments) -> dict:
-    assert main(['evaluate', *map(str, arguments), '--json', *FAST]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def told(capsys, monkeypatch, *arguments) -> str:
@@ -48,25 +37,17 @@ def told(capsys, monkeypatch, *arguments) -> str:
     return ' '.join(capsys.readouterr().out.split())
 
 
-def test_every_matcher_says_how_far_it_has_searched(folders, capsys, monkeypatch):
+def test_a_report_says_what_has_matched_how_far_and_how_often(folders, tmp_path, capsys,
+                                                              monkeypatch):
     """OpenCV's search multiples of 16."""
-    report = reported(capsys, *folders, '--against', 'bm')
+    arguments = (*folders, '--against', 'bm', '--limit', '5')
+    text = told(capsys, monkeypatch, *arguments, '--output', tmp_path / 'report')
+    report = json.loads((tmp_path / 'report/report.json').read_text())
     near, far = report['pairs']
     assert (near['disparity_range'], far['disparity_range']) == (40, 24)
     assert [pair['against']['bm']['disparity_range'] for pair in (near, far)] == [48, 32]
     assert 'disparity_range' not in report['mean']
-    table = told(capsys, monkeypatch, *folders, '--against', 'bm')
-    assert re.search(r'near/street │ bm │ (96 x 48 │ )?48 │', table)
-    named = reported(capsys, folders[0], '--set', 'disparity_range=32', '--against',
-                     'wide:disparity_range=64')['pairs'][0]
-    assert named['disparity_range'] == 32
-    assert named['against']['wide']['disparity_range'] == 64
-
-
-def test_a_report_says_what_has_matched_how_far_and_how_often(folders, tmp_path, capsys,
-                                                              monkeypatch):
-    arguments = (*folders, '--against', 'bm', '--limit', '5')
-    report = reported(capsys, *arguments)
+    assert re.search(r'near/street │ bm │ (96 x 48 │ )?48 │', text)
     assert report['devices']['sad'][0]['threads'] == '1'
     assert report['devices']['bm'][0]['device'].startswith('OpenCV ')
     assert 'kernel cache' not in report['devices']['sad'][0]
@@ -78,7 +59,6 @@ def test_a_report_says_what_has_matched_how_far_and_how_often(folders, tmp_path,
     assert (report['method']['limit'], report['method']['own_range']) == (5, False)
     assert set(report['metrics']['maps']) == {'score', 'filled'}
     device = report['devices']['sad'][0]['device']
-    text = told(capsys, monkeypatch, *arguments, '--output', tmp_path / 'report')
     page = ' '.join(pages.Reader((tmp_path / 'report/report.html').read_text()).texts)
     for words in (f'sad on {device}, 1 thread; bm on OpenCV ',
                   'sad 40 in 1 pair of near, 24 in 1 pair of far; bm 48 in 1 pair of near, 32 in '
@@ -89,42 +69,28 @@ def test_a_report_says_what_has_matched_how_far_and_how_often(folders, tmp_path,
     for words in (report['machine']['processor'], 'stereo_bp_ros ' + report['versions'][
             'stereo_bp_ros'], 'D: disparities searched'):
         assert words in text
+    assert 'Holes' not in text
     named = MatcherConfig(stereo_algorithm='sad').disparity_range
     assert f'{named}, where the data set does not say it' in page
 
 
-def test_settings_that_are_named_win_over_the_data_set_and_the_report_says_so(folders, capsys,
-                                                                              monkeypatch):
-    text = told(capsys, monkeypatch, *folders, '--set', 'disparity_range=32')
-    assert '32 in 1 pair of near, 32 in 1 pair of far (as the settings say)' in text
-
-
-def test_a_matcher_that_fills_its_holes_says_that_they_count_as_valid(folders, capsys,
-                                                                      monkeypatch):
-    filled = 'fills them itself (plane), and what it has filled counts as valid'
-    text = told(capsys, monkeypatch, folders[0], '--against', 'full:filling=plane')
-    assert f'Holes: full {filled}' in text
-    assert 'Holes' not in told(capsys, monkeypatch, folders[0])
-
-
-def test_threads_are_those_that_there_are_and_not_the_setting(folders, capsys):
-    against = reported(capsys, folders[0], '--against', 'all:num_threads=0')['against']['all']
-    assert against['settings']['num_threads'] == 0
-    assert against['threads'] == len(os.sched_getaffinity(0))
-
-
-def test_a_spread_evaluation_says_that_its_times_are_shared(folders, capsys, monkeypatch):
-    pytest.importorskip('distributed')
-    pytest.importorskip('cryptography')
-    report = reported(capsys, *folders, '--workers', '2')
-    assert report['devices'] == reported(capsys, *folders)['devices']
-    text = told(capsys, monkeypatch, *folders, '--workers', '2')
-    assert '2 processes shared the machine' in text
-    assert 'shared the machine' not in told(capsys, monkeypatch, *folders, '--workers', '1')
+def test_settings_that_are_named_win_over_the_data_set_and_the_report_says_so(
+        folders, tmp_path, capsys, monkeypatch):
+    text = told(capsys, monkeypatch, *folders, '--set', 'disparity_range=32', '--against',
+                'wide:disparity_range=64,filling=plane,num_threads=0', '--output',
+                tmp_path / 'report')
+    assert '32 in 1 pair of near, 32 in 1 pair of far; wide 64 in 1 pair of near, 64 in 1 pair ' \
+        'of far (as the settings say)' in text
+    assert ('Holes: wide fills them itself (plane), and what it has filled counts as valid'
+            in text)
+    # Threads are those that there are, and not the setting.
+    wide = json.loads((tmp_path / 'report/report.json').read_text())['against']['wide']
+    assert wide['settings']['num_threads'] == 0
+    assert wide['threads'] == len(os.sched_getaffinity(0))
 
 
 def test_devices_of_several_workers_are_counted():
-    from stereo_bp_ros.cli.evaluate_origin import device_words
+    device_words = evaluate_origin.device_words
     cards = [{'device': 'NVIDIA H100', 'pci bus': bus} for bus in 'ab']
     assert device_words(cards) == '2 x NVIDIA H100'
     assert device_words(cards[:1]) == 'NVIDIA H100'
@@ -144,9 +110,13 @@ def test_the_last_json_line_of_a_scenario_says_what_has_matched_and_how_far(fold
     assert last['method']['repeat'] == 3
 
 
-@pytest.mark.parametrize(('p50', 'p99', 'words'), [
-    (1.234, 99.96, 'p50 1.23 ms, p99 100 ms'), (247.4, 1250.0, 'p50 247 ms, p99 1250 ms')])
-def test_times_of_a_slow_matcher_are_written_out(p50, p99, words):
-    summary = {'latency_ms': {'total': {'p50': p50, 'p99': p99}}, 'method': {}, 'matcher': 'bp',
-               'settings': {}, 'BasicPerformanceMetrics.NUM_FRAMES_SENT': 2, 'repeat': 2}
-    assert evaluate_origin.facts(summary)['times'].endswith(words)
+def test_times_of_a_slow_matcher_are_written_out_and_said_to_be_shared():
+    for workers, p50, p99, words in (
+            (0, 1.234, 99.96, 'p50 1.23 ms, p99 100 ms'),
+            (1, 247.4, 1250.0, 'p50 247 ms, p99 1250 ms'),
+            (2, 247.4, 1250.0, 'p99 1250 ms; 2 processes shared the machine: for latency '
+             'evaluate without --workers')):
+        summary = {'latency_ms': {'total': {'p50': p50, 'p99': p99}}, 'method': {},
+                   'matcher': 'bp', 'settings': {}, 'BasicPerformanceMetrics.NUM_FRAMES_SENT': 2,
+                   'repeat': 2, 'workers': workers}
+        assert evaluate_origin.facts(summary)['times'].endswith(words)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import re
 from collections.abc import Callable
-from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 import yaml
@@ -24,12 +20,10 @@ SAD = ['--set', 'stereo_algorithm=sad', '--set', 'disparity_range=16', '--backen
 
 @pytest.fixture
 def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
-         textured_pair: Callable[..., Any]) -> pathlib.Path:
+         write_pair: Callable[..., pathlib.Path]) -> pathlib.Path:
     """The working folder, with a pair and what `match` reads beside it."""
     monkeypatch.chdir(tmp_path)
-    for side, image in zip(('left', 'right'), textured_pair(64, 32, 4), strict=True):
-        cv2.imwrite(f'{side}.png', image)
-    files.write_pfm('truth.pfm', np.full((32, 64), 4, np.float32))
+    (write_pair(tmp_path, 4, 64, 32) / 'disparity.pfm').rename('truth.pfm')
     pathlib.Path('calib.txt').write_text(
         'cam0=[100 0 32; 0 100 16; 0 0 1]\ncam1=[100 0 32; 0 100 16; 0 0 1]\nbaseline=100\n'
         'doffs=0\nwidth=64\nheight=32\nndisp=16\n')
@@ -54,15 +48,12 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob('*')) if path.is_file()}
 
 
-def linked(there: str, *links: tuple[str, str]) -> None:
-    for kind, name in links:
-        (os.symlink if kind == 'symbolic' else os.link)(there, name)
+def linked(there: str, kind: str, name: str) -> None:
+    (os.symlink if kind == 'symbolic' else os.link)(there, name)
 
 
 @pytest.mark.parametrize(('made', 'arguments', 'words'), [
     ((), ['-o', 'left.png'], '-o left.png would overwrite what is read from left.png'),
-    ((), ['-o', './right.png'], 'would overwrite what is read from right.png'),
-    ((), ['-o', 'truth.pfm', '--truth', 'truth.pfm'], 'truth.pfm would overwrite'),
     ((), ['--depth', 'truth.pfm', '--truth', 'truth.pfm', '--calibration', 'calib.txt'],
      '--depth truth.pfm would overwrite'),
     ((), ['--picture', 'right.png'], '--picture right.png would overwrite'),
@@ -71,11 +62,8 @@ def linked(there: str, *links: tuple[str, str]) -> None:
     # The default name of the picture.
     (('hard', 'a_picture.png'), ['-o', 'a.pfm'], '--picture a_picture.png would overwrite'),
     ((), ['-o', 'a.png', '--picture', 'a.png'], '-o a.png and --picture a.png are one file'),
-    ((), ['-o', 'a.pfm', '--depth', './a.pfm', '--calibration', 'calib.txt'],
-     '-o a.pfm and --depth a.pfm are one file'),
     ((), ['-o', 'a_picture.png', '--picture', 'sub/../a_picture.png'], 'are one file'),
     ((), ['-o', 'a.pfm', '--picture', 'a.txt'], 'the name of a picture must end in .png'),
-    ((), ['--picture', 'settings.yaml', '--params-file', 'settings.yaml'], 'must end in .png'),
     ((), ['-o', 'folder.png'], 'folder.png cannot be written: it is a folder'),
     ((), ['-o', 'none/a.png'], 'there is no folder none')])
 def test_match_keeps_its_inputs_and_every_output(
@@ -83,7 +71,7 @@ def test_match_keeps_its_inputs_and_every_output(
     (here / 'sub').mkdir()
     (here / 'folder.png').mkdir()
     if made:
-        linked('left.png', made)
+        linked('left.png', *made)
     before = contents(here)
     assert main(['match', 'left.png', 'right.png', *arguments]) == 2
     assert words in capsys.readouterr().err
@@ -91,7 +79,7 @@ def test_match_keeps_its_inputs_and_every_output(
 
 
 def test_a_link_that_leads_nowhere_yet_is_the_file_that_it_will_be(here):
-    linked('depth.pfm', ('symbolic', 'a.pfm'))
+    linked('depth.pfm', 'symbolic', 'a.pfm')
     with pytest.raises(ValueError, match='are one file'):
         outputs.check_files({'-o': here / 'a.pfm', '--depth': here / 'depth.pfm'})
 
@@ -106,6 +94,7 @@ def test_outputs_of_an_earlier_run_are_written_again(here, capsys):
     (['benchmark', 'sad', '--size', '64x32x8', '--params-file', 'settings.yaml', '--output',
       'settings.yaml'], None),
     (['benchmark', 'sad', 'data', '--output', 'data/one/left.png'], None),
+    (['benchmark', 'papers', '--read', 'papers.json', '--output', '.'], None),
     (['sensitivity', 'pitch', '--params-file', 'p.yaml', '--output', 'out'], 'sensitivity.json'),
     (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out'], 'report.json'),
     (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out', '--sweep',
@@ -117,26 +106,20 @@ def test_verbs_that_write_beside_what_they_read_keep_it(
     for name in ('left.png', 'right.png'):
         os.rename(name, f'data/one/{name}')
     (here / 'out').mkdir()
+    (here / 'papers.json').write_text('{"tables": []}')
     if made:
         parameters(f'out/{made}')
         if '--scenario' in verb:
             (here / f'out/{made}').write_text(yaml.safe_dump(
                 {'inputs': [str(here / 'data')], 'conditions': ['mean.score.density >= 1']}))
-        linked(f'out/{made}', ('symbolic', 'p.yaml'))
+        linked(f'out/{made}', 'symbolic', 'p.yaml')
     before = contents(here)
     assert main(verb) == 2
     assert 'would overwrite what is read from' in capsys.readouterr().err
     assert contents(here) == before
 
 
-def test_benchmark_papers_keeps_the_report_that_it_reads(here, capsys):
-    (here / 'papers.json').write_text('{"tables": []}')
-    assert main(['benchmark', 'papers', '--read', 'papers.json', '--output', '.']) == 2
-    assert 'would overwrite what is read from papers.json' in capsys.readouterr().err
-    assert json.loads((here / 'papers.json').read_text()) == {'tables': []}
-
-
-@pytest.mark.parametrize('verb', [['demo', '--bag'], ['demo', '--images'], ['replay']])
+@pytest.mark.parametrize('verb', [['demo', '--images'], ['replay']])
 @pytest.mark.parametrize('place', ['report', 'report/bp/input', 'link'])
 def test_a_report_is_not_replaced_while_its_folder_holds_the_input(
         here, capsys, monkeypatch, verb, place):
@@ -171,11 +154,3 @@ def test_a_truth_without_a_known_pixel_scores_nothing_and_that_is_said(here, cap
     files.write_pfm('truth.pfm', np.full((32, 64), np.inf, np.float32))
     assert main(['match', 'left.png', 'right.png', *SAD, '--truth', 'truth.pfm']) == 0
     assert 'nothing is scored: truth.pfm has no pixel with a known disparity' in caplog.text
-
-
-@pytest.mark.parametrize('verb', [('evaluate',), ('sensitivity',), ('benchmark', 'papers'),
-                                  ('replay',), ('demo',)])
-def test_the_help_of_a_verb_that_draws_names_what_that_needs(capsys, verb):
-    with pytest.raises(SystemExit):
-        main([*verb, '--help'])
-    assert re.search(r'needs? (jinja2 and )?matplotlib', ' '.join(capsys.readouterr().out.split()))

@@ -9,9 +9,7 @@ import xml.etree.ElementTree
 import pytest
 
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.sensitivity import QUANTITIES, Row, Street, doubled
-from test.cases import every
 
 SMALL = ['--size', '240x96', '--disparities', '24', '--frames', '1', '--backend', 'cpu']
 SAD = ['--set', 'stereo_algorithm=sad', '--set', 'correlation_window_size=7']
@@ -49,22 +47,10 @@ def test_what_an_error_of_known_size_costs(capsys, tmp_path):
         assert f'>{words}<' in drawn
 
 
-def test_values_of_ones_own_in_a_table(capsys):
-    assert main(['sensitivity', 'pitch=0,0.3,0.6', *SAD, *SMALL]) == 0
-    out = capsys.readouterr().out
-    rows = [[cell.strip() for cell in line.split('│')[1:-1]] for line in out.splitlines()
-            if line.startswith('│')]
-    assert [row[0] for row in rows] == ['0', '0.3', '0.6', 'pitch, degrees']
-    bad = [float(row[1].split()[0]) for row in rows[:3]]
-    assert bad[0] < bad[1] < bad[2]
-    assert 'sad on ' in out
-
-
 @pytest.mark.parametrize(('arguments', 'words'), [
-    (['pich'], "there is no quantity 'pich'"), (['pich'], 'pitch'),
+    (['pich'], "there is no quantity 'pich'"),
     (['pitch', 'pitch'], 'the quantity pitch is there twice'),
     (['pitch=0'], "'pitch=0' is not written pitch=VALUE,VALUE,..."),
-    (['pitch=0,x'], "'pitch=0,x' is not written"),
     (['pitch=0,99'], '99'), (['noise=0,nan'], 'noise_sigma of a street is nan'),
     (['--size', '9x9'], '9x9'), (['--against', 'elas'], 'elas')])
 def test_what_cannot_be_is_refused_before_anything_is_matched(capsys, monkeypatch, arguments,
@@ -96,32 +82,19 @@ def test_where_wrong_pixels_double():
     assert doubled([row(0, 1.0), row(1, 1.9)], 'road') is None
 
 
-def test_the_same_curves_give_the_same_file_below_the_upper_edge(tmp_path):
-    """Where values hardly differ, the usual margin is less than the line is wide."""
-    pytest.importorskip('matplotlib')
-    curves = {name: (QUANTITIES[name], [
-        Row(value, {'road': {'bad_3_filled': 50.0 + 0.01 * place}})
-        for place, value in enumerate(QUANTITIES[name].values)]) for name in ('pitch', 'night')}
-    for name in ('one.svg', 'two.svg'):
-        figure = plots.draw_sensitivity(curves)
-        plots.save(figure, tmp_path / name)
-    assert (tmp_path / 'one.svg').read_text() == (tmp_path / 'two.svg').read_text()
-    limits = [axes.get_ylim() for axes in figure.axes]
-    assert every(low == 0 and high > 1.03 * 50.06 for low, high in limits)
-
-
-def without_matplotlib(monkeypatch):
+def test_figures_are_written_without_matplotlib_and_the_missing_plot_is_told(
+        tmp_path, capsys, caplog, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr('importlib.util.find_spec',
                         lambda name, *rest: None if name == 'matplotlib' else found(name, *rest))
-
-
-def test_figures_are_written_without_matplotlib_and_the_missing_plot_is_told(
-        tmp_path, capsys, caplog, monkeypatch):
-    without_matplotlib(monkeypatch)
-    assert main(['sensitivity', 'pitch=0,0.3', *SAD, *SMALL, '--output', str(tmp_path / 'out'),
-                 '--json']) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert json.loads((tmp_path / 'out/sensitivity.json').read_text()) == report
-    assert not (tmp_path / 'out/sensitivity.svg').exists()
+    assert main(['sensitivity', 'pitch=0,0.3,0.6', *SAD, *SMALL, '--output',
+                 str(tmp_path / 'out')]) == 0
+    out = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split('│')[1:-1]] for line in out.splitlines()
+            if line.startswith('│')]
+    assert [row[0] for row in rows] == ['0', '0.3', '0.6', 'pitch, degrees']
+    bad = [float(row[1].split()[0]) for row in rows[:3]]
+    assert bad[0] < bad[1] < bad[2]
+    assert 'sad on ' in out
+    assert [path.name for path in (tmp_path / 'out').iterdir()] == ['sensitivity.json']
     assert 'sensitivity.svg is not written: that needs matplotlib: pip install' in caplog.text

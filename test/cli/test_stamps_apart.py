@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import pathlib
 
 import numpy as np
@@ -11,13 +10,11 @@ import pytest
 import yaml
 
 from stereo_bp_ros import Calibration, StereoError
-from stereo_bp_ros.cli import run_report
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags, files
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.sources import ChunkReader, Sources, inputs_of
-from stereo_bp_ros.replay import analysis
 from stereo_bp_ros.replay.source import open_source
 from stereo_bp_ros.stamps import Image, PairFinder
 from test.cli import recordings
@@ -48,9 +45,7 @@ def stamps(report: dict) -> list[int]:
     return [int(pair['name']) for pair in report['pairs']]
 
 
-@pytest.mark.parametrize(('apart_ns', 'words'), [
-    (1, '0.000000001'), (12_000, '0.000012'), (4_000_000, '0.004000'),
-    (-4_000_000, '0.004000')])
+@pytest.mark.parametrize(('apart_ns', 'words'), [(1, '0.000000001'), (-4_000_000, '0.004000')])
 def test_evaluate_says_how_far_stamps_are_apart_and_pairs_them_within_a_tolerance(
         tmp_path, capsys, apart_ns, words):
     path = record(tmp_path / 'bag', apart_ns)
@@ -162,22 +157,6 @@ def test_a_replay_says_before_it_plays_that_no_stamps_are_equal(tmp_path):
     assert open_source(path, topics=StereoTopics(tolerance_s=0.01)).warnings == ()
 
 
-FRAMES = {'sent': 5, 'sent_right': 5, 'received': 5, 'received_right': 5, 'published': 5,
-          'recorded': 5, 'dropped': {}, 'in_progress': 0, 'waiting': 0, 'lost_to_node': 0,
-          'lost_from_node': 0, 'lost_in_transport': 0}
-
-
-@pytest.mark.parametrize('as_json', [False, True])
-def test_a_run_of_which_nothing_is_judged_fails_with_the_reason(tmp_path, capsys, as_json):
-    one = run_report.RecordedRun(
-        'replay', 'bag', analysis.Analysis(dict(FRAMES), {}, [], 10.0),
-        unjudged={'no pair of the source has the stamp of their left image': 5})
-    assert run_report.finish(tmp_path, [one], title='', lead='', as_json=as_json) == 1
-    said = capsys.readouterr()
-    assert ('FAILED replay: 5 of 5 results are not judged: no pair of the source has the stamp of '
-            'their left image') in (said.err if as_json else said.out)
-
-
 @pytest.mark.ros
 @pytest.mark.slow
 @pytest.mark.parametrize('way', ['file', 'option'])
@@ -191,13 +170,10 @@ def test_a_replay_judges_the_pairs_that_its_node_has_made(
         (tmp_path / 'node.yaml').write_text(yaml.safe_dump({'/**': {'ros__parameters': {
             'approximate_sync': True, 'approximate_sync_tolerance_seconds': 0.02}}}))
         options = ['--params-file', str(tmp_path / 'node.yaml')]
-    with caplog.at_level(logging.WARNING):
-        status = main(['replay', str(path), '--output', str(tmp_path / 'out'), '--json',
-                       '--preset', 'sad_fast', '--set', 'disparity_range=16', '--backend', 'cpu',
-                       *options])
-    report = json.loads(capsys.readouterr().out)
-    assert status == 0
+    assert main(['replay', str(path), '--output', str(tmp_path / 'out'), '--json', '--preset',
+                 'sad_fast', '--set', 'disparity_range=16', '--backend', 'cpu', *options]) == 0
     assert 'no pair' not in caplog.text
+    report = json.loads(capsys.readouterr().out)
     run = report['runs']['replay']
     assert len(report['pairs']) == run['frames']['recorded'] > 0
     assert set(stamps(report)) <= {START + index * PERIOD for index in range(COUNT)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import numpy as np
@@ -14,23 +13,18 @@ from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config import load_parameter_file
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
-from stereo_bp_ros.evaluation import files
 from test.cases import every
 
 BASE = ['--set', 'disparity_range=16', '--backend', 'cpu', '--repeat', '1']
 
 
 @pytest.fixture
-def folder(tmp_path, textured_pair):
+def folder(tmp_path, write_pair):
     """Two pairs of one disparity with truth."""
     pytest.importorskip('numba')
     pytest.importorskip('matplotlib')
-    for name, disparity in (('one', 6), ('two', 9)):
-        (tmp_path / 'sets' / name).mkdir(parents=True)
-        for side, image in zip(('left', 'right'), textured_pair(96, 48, disparity), strict=True):
-            files.write_image(tmp_path / 'sets' / name / f'{side}.png', image)
-        files.write_pfm(tmp_path / 'sets' / name / 'disparity.pfm',
-                        np.full((48, 96), disparity, np.float32))
+    write_pair(tmp_path / 'sets/one', 6)
+    write_pair(tmp_path / 'sets/two', 9)
     return tmp_path / 'sets'
 
 
@@ -45,7 +39,7 @@ def cost(point: dict) -> tuple[float, float]:
     return figures['latency_ms']['total']['p50'], figures['mean']['filled']['bad_3_known']
 
 
-def test_every_point_of_the_grid_is_measured_once(folder, capsys):
+def test_every_point_of_the_grid_is_measured_once(folder, capsys, monkeypatch):
     axes = ['--sweep', 'levels=1:2:1', '--sweep', 'iterations=1,4']
     report = swept(capsys, folder, *axes)
     assert [one['changes'] for one in report['points']] == [
@@ -60,16 +54,10 @@ def test_every_point_of_the_grid_is_measured_once(folder, capsys):
                                    for i, one in enumerate(report['points'])]
     for other in (['--set', 'subpixel=false'], ['--limit', '1'], ['--repeat', '2']):
         assert swept(capsys, folder, '--sweep', 'levels=1', *other)['measured'] == 1
-
-
-def test_a_point_has_the_figures_of_an_evaluation_of_its_settings(folder, capsys):
-    report = swept(capsys, folder, '--sweep', 'disparity_range=8,16')
-    assert main(['evaluate', str(folder), *BASE, '--json']) == 0
-    alone = json.loads(capsys.readouterr().out)
-    figures = [one['figures']['mean'] for one in report['points']]
-    assert figures[1]['filled'] == alone['mean']['filled']
-    assert figures[1]['score'] == alone['mean']['score']
-    assert figures[0]['filled']['bad_3_known'] > 40      # 9 of the second is too far
+    describe = CpuBackend.describe
+    monkeypatch.setattr(CpuBackend, 'describe', lambda self, config: {
+        **describe(self, config), 'device': 'another'})
+    assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 1
 
 
 def test_the_chosen_point_is_a_preset_beside_a_plot(folder, capsys):
@@ -106,17 +94,31 @@ def test_settings_that_do_not_go_together_are_named_and_left_out(folder, capsys)
     assert capsys.readouterr().err.count('\n') == 1
 
 
-def test_the_table_fits_and_marks_the_chosen_point(folder, capsys, monkeypatch):
+def test_the_table_fits_marks_the_chosen_point_and_says_how_far_was_searched(
+        folder, capsys, monkeypatch):
     monkeypatch.setattr(options, '_console', lambda: Console(width=80, markup=False))
-    assert main(['evaluate', str(folder), *BASE, '--output', str(folder.parent / 'out'),
-                 '--sweep', 'levels=1:2:1', '--sweep', 'iterations=2,3']) == 0
+    axes = ['--sweep', 'disparity_range=8,16', '--sweep', 'iterations=2,3']
+    report = swept(capsys, folder, *axes)
+    assert [one['disparities'] for one in report['points']] == [[8], [8], [16], [16]]
+    assert report['points'][0]['figures']['mean']['filled']['bad_3_known'] > 40     # 9 is too far
+    assert (report['repeat'], report['settings']['backend']) == (1, 'cpu')
+    assert report['method']['own_range']
+    assert report['versions']['numpy'] == np.__version__
+    device, = report['devices']
+    assert int(device['threads']) > 0
+    assert main(['evaluate', str(folder), *BASE, '--output', str(folder.parent / 'sweep'), *axes,
+                 ]) == 0
     printed = capsys.readouterr().out
     table = printed[:printed.index('Chosen: ')]
     assert max(map(len, table.splitlines())) <= 80
     assert '…' not in table
     assert table.count(' chosen ') == 1
-    assert '4 points of sets, 4 measured now' in table
+    assert '4 points of sets, 0 measured now' in table
     assert 'bad_3_known' in table
+    told = ' '.join(printed.split())
+    for words in ('Disparities searched: 8, 16 (as the settings say).', device['device'],
+                  'filled: every hole has got', report['machine']['processor']):
+        assert words in told
 
 
 def test_a_search_measures_its_trials_and_goes_on_where_it_was(folder, capsys):
@@ -144,11 +146,9 @@ def test_a_search_measures_its_trials_and_goes_on_where_it_was(folder, capsys):
     (['--sweep', 'levels=1:2:1'], 'needs --output'),
     (['--sweep', 'levels=1:2', '--output', 'x'], 'is not written'),
     (['--sweep', 'levels=1', '--output', 'x', '--against', 'bm'], '--against exclude'),
-    (['--sweep', 'levels=1', '--output', 'x', '--confidence'], '--confidence exclude'),
     (['--sweep', 'levels=1', '--output', 'x', '--choose', 'p98 <= 3'], "the path 'p98'"),
     (['--sweep', 'levels=1', '--output', 'x', '--choose', 'pairs.*.score.mae <= 3'],
      'all frames'),
-    (['--sweep', 'levels=1', '--output', 'x', '--choose', 'lev=3'], 'no setting of this name'),
     (['--sweep', 'levels=1', '--output', 'x', '--by', 'mean.score.mea'],
      'did you mean mean.score.mae?'),
     (['--choose', 'frames <= 3'], '--choose is for --sweep')])
@@ -157,40 +157,3 @@ def test_a_mistake_is_one_line_before_anything_is_matched(folder, capsys, argume
     out, error = capsys.readouterr()
     assert words in error
     assert (out, error.count('\n')) == ('', 1)
-
-
-def test_a_sweep_says_what_has_matched_how_far_and_what_its_figures_are(folder, capsys):
-    report = swept(capsys, folder, '--sweep', 'disparity_range=8,16')
-    assert [one['disparities'] for one in report['points']] == [[8], [16]]
-    assert (report['repeat'], report['settings']['backend']) == (1, 'cpu')
-    assert report['method']['own_range']
-    assert report['versions']['numpy'] == np.__version__
-    device, = report['devices']
-    assert int(device['threads']) > 0
-    assert main(['evaluate', str(folder), *BASE, '--output', str(folder.parent / 'sweep'),
-                 '--sweep', 'disparity_range=8,16']) == 0
-    told = ' '.join(capsys.readouterr().out.split())
-    for words in ('Disparities searched: 8, 16 (as the settings say).', device['device'],
-                  'filled: every hole has got', report['machine']['processor']):
-        assert words in told
-
-
-def test_a_point_of_another_device_is_measured_again(folder, capsys, monkeypatch):
-    assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 1
-    describe = CpuBackend.describe
-    monkeypatch.setattr(CpuBackend, 'describe', lambda self, config: {
-        **describe(self, config), 'device': 'another'})
-    assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 1
-    assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 0
-
-
-def test_a_sweep_chooses_without_matplotlib_and_tells_the_missing_plot(
-        folder, capsys, caplog, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr('importlib.util.find_spec',
-                        lambda name, *rest: None if name == 'matplotlib' else found(name, *rest))
-    assert swept(capsys, folder, '--sweep', 'levels=1,2')['chosen']
-    output = folder.parent / 'sweep'
-    assert (output / 'chosen.yaml').is_file()
-    assert not (output / 'sweep.svg').exists()
-    assert 'sweep.svg is not written: that needs matplotlib' in caplog.text

@@ -63,7 +63,6 @@ def test_rows_and_columns_may_have_focal_lengths_of_their_own():
 
 @pytest.mark.parametrize(('fields', 'words'), [
     ({'roi': (40, 20, 620, 300)}, 'ends at x = 660 (x_offset 40, width 620), and width is 640'),
-    ({'roi': (40, 200, 600, 300)}, 'ends at y = 500 (y_offset 200, height 300), and height is 4'),
     ({'roi': (2**32 - 1, 0, 0, 0)}, 'ends at x = 4294967296 (x_offset 4294967295, width 0), and'),
     ({'roi': (0, 0, 40, 40), 'binning': (41, 1)}, 'binning_x of the right camera_info is 41'),
     ({'binning': (1, 2**32 - 1)}, 'binning_y of the right camera_info is 4294967295')])
@@ -97,7 +96,6 @@ def test_a_number_that_is_none_is_named_by_its_place(values, words):
 @pytest.mark.parametrize(('left', 'right', 'reason'), [
     (camera_info(), camera_info('right', baseline=0.0), InputReason.ZERO_BASELINE),
     (camera_info(), camera_info('right', baseline=-0.2), InputReason.SWAPPED_CAMERAS),
-    (camera_info(), camera_info('right', baseline=1e-13), InputReason.ZERO_BASELINE),
     (camera_info(), vertical(baseline=0.2), InputReason.VERTICAL_PAIR),
     (camera_info(focal=0.0), camera_info('right'), InputReason.BAD_CALIBRATION),
     (camera_info(cx=float('nan')), camera_info('right'), InputReason.BAD_CALIBRATION),

@@ -157,12 +157,9 @@ def test_a_camera_that_repeats_its_bytes_under_new_stamps_is_told_by_its_side() 
     both, = cameras.examine(*raw(images[2].copy(), images[4].copy()), 4 * 10**9)
     assert 'both images repeat for 1.0 s' in both.text
     assert cameras.examine(*raw(images[4], images[5]), 5 * 10**9) == []
-
-
-def test_a_pair_that_is_looked_at_again_under_its_stamp_is_not_frozen() -> None:
-    cameras = FrozenCameras()
-    for stamp_ns in (10**9, 10**9, 5 * 10**8):      # the last one: a bag that begins again
-        assert cameras.examine(*raw(GREY, GREY[::-1]), stamp_ns) == []
+    # The same pair again, and a bag that begins again.
+    for stamp_ns in (5 * 10**9, 10**8):
+        assert cameras.examine(*raw(images[4], images[5]), stamp_ns) == []
 
 
 # Both images together
@@ -208,9 +205,8 @@ def test_rows_that_miss_each_other_are_told_with_how_far() -> None:
 # Calibration
 
 @pytest.mark.parametrize(('baseline', 'hint'), [
-    (0.005, None), (0.54, None), (10.0, None), (0.0004, 'If 0.12 m is right, P[3] is -baseline'),
-    (120.0, 'If 0.12 m is right, P[3] is in millimetres'), (1e-5, 'another unit'),
-    (20.0, 'another unit')])
+    (0.005, None), (10.0, None), (0.0004, 'If 0.12 m is right, P[3] is -baseline'),
+    (120.0, 'If 0.12 m is right, P[3] is in millimetres'), (20.0, 'another unit')])
 def test_baselines_that_nobody_builds_are_told_with_what_may_be_meant(
         baseline: float, hint: str | None) -> None:
     found = checks.check_baseline(Calibration(300.0, baseline, 160.0, 160.0, 120.0))
@@ -231,12 +227,11 @@ def test_a_calibration_of_another_size_is_rejected_by_check_and_by_matcher() -> 
             assert caught.value.reason is InputReason.CAMERA_INFO_SIZE
 
 
-@pytest.mark.parametrize(('factor', 'told'), [(0.5, True), (1.0, False), (2.0, True)])
-def test_a_principal_point_far_from_the_middle_is_told_where_the_size_is_not_known(
-        factor: float, told: bool) -> None:
-    scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor)
-    found = examine_pair(*raw(*plane()), CONFIG, scaled)
-    assert keys(found) == ['principal point'] * told
+def test_a_principal_point_far_from_the_middle_is_told_where_the_size_is_not_known() -> None:
+    for factor, told in ((0.5, True), (1.0, False), (2.0, True)):
+        scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor)
+        found = examine_pair(*raw(*plane()), CONFIG, scaled)
+        assert keys(found) == ['principal point'] * told
 
 
 # Truth
@@ -253,10 +248,7 @@ def test_truth_beyond_the_range_is_told_with_the_range_that_holds_it(
     truth[2, 0] = low
     found = checks.check_truth(truth, CONFIG)
     assert [str(settings) in one.text for one in found] == [True] * (settings is not None)
-
-
-def test_a_few_wrong_values_of_a_truth_are_no_range() -> None:
-    truth = np.full((100, 100), 20, np.float32)
-    truth[0, :40] = 100
-    assert checks.check_truth(truth, CONFIG) == []
-    assert checks.check_truth(np.full((4, 4), np.nan, np.float32), CONFIG) == []
+    # A few wrong values are no range.
+    few = np.full((100, 100), 20, np.float32)
+    few[0, :40] = 100
+    assert checks.check_truth(few, CONFIG) == []

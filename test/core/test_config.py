@@ -55,10 +55,12 @@ def test_values_of_wrong_type_range_choice_or_length_are_refused_in_a_line(name,
     assert len(str(error.value)) < 400
 
 
-def test_numbers_of_numpy_and_whole_ones_where_a_float_is_meant_are_accepted():
+def test_numbers_of_numpy_whole_ones_and_those_of_stereo_image_proc_are_accepted():
     config = MatcherConfig(data_weight=1, smoothing_sigma=2, disparity_range=np.int32(32))
     assert isinstance(config.data_weight, float)
     assert (config.smoothing_sigma, config.disparity_range) == (2.0, 32)
+    for number, name in ((0, 'sad'), (1, 'bp')):
+        assert MatcherConfig(stereo_algorithm=number).stereo_algorithm == name
 
 
 @pytest.mark.parametrize(('kind', 'values', 'text'), [
@@ -74,12 +76,6 @@ def test_numbers_of_numpy_and_whole_ones_where_a_float_is_meant_are_accepted():
 def test_settings_that_do_not_fit_are_refused_in_words(kind, values, text):
     with pytest.raises(ConfigError, match=text):
         kind.from_mapping(values)
-
-
-@pytest.mark.parametrize(('number', 'name'), [(0, 'sad'), (1, 'bp')])
-def test_the_algorithm_can_be_named_by_the_number_of_stereo_image_proc(number, name):
-    assert MatcherConfig(stereo_algorithm=number).stereo_algorithm == name
-    assert MatcherConfig(stereo_algorithm=name).stereo_algorithm == name
 
 
 def test_a_truncation_of_zero_means_a_share_of_the_range():
@@ -131,29 +127,6 @@ def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
         for key, value in content['/**']['ros__parameters'].items():
             # ROS types a parameter by its YAML scalar: 1 where a float is declared is refused.
             assert isinstance(value, all_settings()[key].type), (name, key)
-
-
-#: Settings in the papers, by preset.
-OF_PAPERS = {
-    'tsukuba_2010': (15, 5, 10, 0.07, 15, 1.7, 1.0), 'cones_2010': (65, 5, 10, 0.07, 15, 1.7, 1.0),
-    'tsukuba_2009': (16, 5, 7, 0.07, 15, 1.7, 0.7), 'road_2009': (33, 5, 7, 0.033, 30, 11, 0.7)}
-
-
-def test_the_papers_presets_have_the_papers_parameters():
-    for name, expected in OF_PAPERS.items():
-        config = MatcherConfig.preset(name)
-        assert expected == (config.disparity_range, config.levels, config.iterations,
-                            config.data_weight, config.data_truncation,
-                            config.discontinuity_truncation, config.smoothing_sigma)
-        assert config.discontinuity_slope == 1.0
-    for disparities in (16, 21, 32, 64, 128):
-        config = MatcherConfig.preset('five_sets', disparity_range=disparities)
-        assert config.truncation == pytest.approx(disparities / 7.5)
-    thesis = MatcherConfig.preset('tsukuba_2019')
-    assert (thesis.stereo_algorithm, thesis.disparity_range, thesis.tile_size,
-            thesis.outer_iterations, thesis.inner_iterations) == ('tiled_bp', 16, 13, 1, 1)
-    costs = {'data_weight', 'data_truncation', 'discontinuity_slope', 'discontinuity_truncation'}
-    assert not costs & set(thesis.differences(MatcherConfig.preset('five_sets')))
 
 
 def test_an_unknown_preset_lists_the_known_ones():

@@ -78,27 +78,24 @@ def test_where_one_way_does_not_tell_the_other_is_asked():
     array = np.zeros((2, 3), np.uint16)
 
     class WithoutType(WithDlpack):
-        """Like a tensor of a type that the interface of its library does not name."""
+        """A tensor of a type that the interface of its library does not name."""
 
         @property
         def __cuda_array_interface__(self):
             raise KeyError('uint16')
 
     class Elsewhere(WithInterface):
-        """Like a tensor that is not on the current device of its library."""
+        """A tensor that is not on the current device of its library."""
 
         def __dlpack__(self, stream=None):
             raise BufferError('on a different device')
 
     class Neither(WithoutType):
-        """Like a tensor that requires gradients."""
-
-        def __dlpack__(self, stream=None):
-            raise BufferError('requires gradients')
+        __dlpack__ = Elsewhere.__dlpack__
 
     for exporter in (WithoutType(array), Elsewhere(array)):
         assert device_arrays.located(exporter).address == array.ctypes.data
-    with pytest.raises(InputError, match=r'a Neither; it cannot be shared: .*gradients'):
+    with pytest.raises(InputError, match=r'a Neither; it cannot be shared: .*different device'):
         device_arrays.located(Neither(array))
 
 
@@ -165,8 +162,8 @@ def test_tensors_of_pytorch_on_the_host_are_read_and_written(textured_pair):
     assert np.array_equal(out, expected)
 
 
-@pytest.mark.parametrize('way', WAYS)
-@pytest.mark.parametrize('place', ['left', 'right', 'out'])
+@pytest.mark.parametrize(('way', 'place'), [
+    (WithInterface, 'left'), (WithDlpack, 'right'), (WithDlpack, 'out')])
 def test_the_cpu_engine_refuses_arrays_on_a_device_and_says_what_helps(way, place):
     images = {side: np.zeros((32, 64), np.uint8) for side in ('left', 'right')}
     out = np.empty((32, 64), np.float32)

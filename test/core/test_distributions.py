@@ -41,7 +41,8 @@ def test_event_callbacks_are_found_under_the_name_of_humble(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(('distribution', 'name'), [
-    ('jazzy', 'FASTRTPS_DEFAULT_PROFILES_FILE'), ('kilted', 'FASTDDS_DEFAULT_PROFILES_FILE')])
+    ('humble', 'FASTRTPS_DEFAULT_PROFILES_FILE'), ('jazzy', 'FASTRTPS_DEFAULT_PROFILES_FILE'),
+    ('kilted', 'FASTDDS_DEFAULT_PROFILES_FILE')])
 def test_fast_dds_reads_the_profile_that_its_distribution_knows(distribution: str,
                                                                 name: str) -> None:
     assert distributions.profile_variable({'ROS_DISTRO': distribution}) == name

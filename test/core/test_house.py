@@ -212,31 +212,3 @@ def test_no_test_holds_of_nothing(repository):
     """``assert all(...)`` passes where there is nothing to judge; ``cases.every`` does not."""
     assert not [path for path in (repository / 'test').rglob('*.py') if re.search(
         r'^ *assert all\(', path.read_text(encoding='utf-8'), re.MULTILINE)]
-
-
-#: Before the point an object or a program, whose name a module has, too.
-NO_MODULES = {'plain_steps.storage', 'streamed_sad.variant', 'options.compare', 'config.backend',
-              'memory.ctypes'}
-
-
-def names_in(path: pathlib.Path) -> set[str]:
-    """All that a module defines, imports or mentions; of a package its modules, too."""
-    found = {file.stem for file in path.parent.iterdir()} if path.name == '__init__.py' else set()
-    for node in nodes(path):
-        found.add(getattr(node, 'name', None) or getattr(node, 'id', None)
-                  or getattr(node, 'attr', None) or getattr(node, 'arg', None))
-    return {name for name in found if name}
-
-
-def test_what_a_docstring_names_in_a_module_is_there(repository):
-    known: dict[str, set[str]] = {}
-    for path in modules(repository):
-        name = path.parent.name if path.name == '__init__.py' else path.stem
-        known.setdefault(name, set()).update(names_in(path))
-    files = {'py', 'cu', 'cuh', 'json', 'yaml', 'log', 'txt', 'html'}
-    stale = [f'{path.relative_to(repository)}: {module}.{name}'
-             for path in modules(repository)
-             for module, name in re.findall(r'``([a-z_]+)\.(\w+)', path.read_text('utf-8'))
-             if module in known and name not in known[module] | files
-             and f'{module}.{name}' not in NO_MODULES]
-    assert not stale

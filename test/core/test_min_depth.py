@@ -120,18 +120,6 @@ def test_a_depth_out_of_reach_is_refused_with_the_least_that_is_not() -> None:
         geometry.searched(MatcherConfig(min_depth=10.0, min_disparity=64), KITTI)
 
 
-@pytest.mark.parametrize('downscale', [1, 3])
-def test_what_is_not_refused_never_exceeds_the_largest_range(downscale: int) -> None:
-    for disparity in range(480, 512):
-        config = MatcherConfig(min_depth=720 * 0.54 / disparity, downscale=downscale)
-        try:
-            found = geometry.searched(config, KITTI)
-        except ConfigError:
-            assert disparity > 511 // downscale * downscale
-            continue
-        assert disparity <= found.max_disparity <= 511
-
-
 def test_a_calibration_ends_the_search_from_its_frame_on(matcher: StereoMatcher,
                                                          textured_pair: Pair) -> None:
     left, right = pair = textured_pair(80, 40, 7)

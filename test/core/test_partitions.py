@@ -120,13 +120,10 @@ def test_the_numbers_of_columns_and_rows_can_be_asked_for() -> None:
     assert (rows.count, rows.width) == (3, 900)
 
 
-@pytest.mark.parametrize(('name', 'size'), [('partition_rows', (640, 150)),
-                                            ('partition_columns', (150, 640))])
-def test_more_partitions_than_fit_into_an_image_are_refused_in_words(
-        name: str, size: tuple[int, int]) -> None:
-    config = MatcherConfig(**{name: 3})
-    with pytest.raises(ConfigError, match=f'{name} is 3, but with padding 64 and 5 levels 150'):
-        choose(config, *size, 2**60, plan_of)
+def test_more_partitions_than_fit_into_an_image_are_refused_in_words() -> None:
+    for name, size in (('partition_rows', (640, 150)), ('partition_columns', (150, 640))):
+        with pytest.raises(ConfigError, match=f'{name} is 3, but with padding 64 and 5 levels 15'):
+            choose(MatcherConfig(**{name: 3}), *size, 2**60, plan_of)
 
 
 def test_an_image_that_fits_is_not_cut_nor_one_that_is_not_for_belief_propagation() -> None:

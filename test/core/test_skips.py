@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-from test.conftest import missing_package
-
 #: What comes with the wheels of ROS, and with the extras for evaluation, CPUs and GPUs.
 ABSENT = ('rclpy', 'rcl_interfaces', 'rosidl_runtime_py', 'sensor_msgs', 'stereo_msgs', 'std_msgs',
           'diagnostic_msgs', 'builtin_interfaces', 'geometry_msgs', 'lifecycle_msgs',
@@ -43,12 +41,3 @@ def test_the_tests_of_a_gpu_are_collected_without_what_they_do_not_need(
     assert done.returncode == 0, done.stdout[-3000:]
     assert 'rosbags' in done.stdout             # the reason
     assert 'test_cuda_' in done.stdout
-
-
-def test_only_a_package_of_others_may_be_missing() -> None:
-    assert missing_package(ModuleNotFoundError('no', name='rclpy.node')) == (
-        'needs the package rclpy, which is not installed')
-    for wrong in ('stereo_bp_ros.gone', 'test.gone', 'json.gone', ''):
-        assert missing_package(ModuleNotFoundError('no', name=wrong)) == ''
-    assert missing_package(ImportError('cannot import name', name='rclpy')) == ''
-    assert missing_package(None) == ''

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
-import json
 import logging
 import os
 import pathlib
@@ -24,8 +23,6 @@ pytest.importorskip('numba')
 from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cuda.runtime import compiler
-
-Child = Callable[..., str]
 
 NOBODY = 65534
 
@@ -97,8 +94,7 @@ def start(readable: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         described.loader.exec_module(module)
         assert module.probe(7) == 22
         return ({name: count - before[name] for name, count in runtime.origins().items()},
-                [record.getMessage() for record in caplog.records
-                 if record.levelno >= logging.WARNING])
+                warnings_of(caplog))
     return run
 
 
@@ -121,62 +117,54 @@ def test_kernels_are_compiled_once_and_read_afterwards(start):
     assert start() == (WARM, [])
 
 
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records
+            if record.levelno >= logging.WARNING]
+
+
 @every_damage
-def test_a_damaged_kernel_is_set_aside_and_compiled_anew(start, damage):
+def test_a_damaged_file_is_set_aside_whenever_and_said_once(caplog, damage):
+    file = cache.open_directory('numba', 'engine') / 'file.nbc'
+    for _ in range(2):
+        cache.write_or_raise(file, 1000 * b'code\n')
+        assert cache.read(file) == 1000 * b'code\n'
+        damage(file)
+        assert cache.read(file) is None
+        assert not os.path.lexists(file)
+        assert os.path.lexists(file.with_name('file.nbc.damaged'))
+    (said,) = warnings_of(caplog)
+    assert f'{file} is damaged and is set aside as file.nbc.damaged' in said
+
+
+def test_damaged_kernels_are_compiled_anew_with_one_warning(start):
     start()
-    file = probe_file()
-    damage(file)
+    for file in kept():
+        DAMAGE['a bit in the middle'](file)
     counted, said = start()
-    assert (counted['compiled'], counted['kept']) == (1, 1)
-    assert len(said) == 1
-    assert f'{file} is damaged and is set aside as {file.name}.damaged' in said[0]
-    assert start() == (WARM, [])
-
-
-def test_a_second_damage_of_the_same_file_is_mended_as_well(start):
-    start()
-    for damage in (DAMAGE['a directory'], DAMAGE['empty'], DAMAGE['a directory']):
-        damage(probe_file())
-        assert start()[0]['compiled'] == 1
-        assert start() == (WARM, [])
-
-
-@pytest.mark.parametrize('number', [errno.EACCES, errno.EIO])
-def test_a_file_that_cannot_be_read_is_set_aside_and_made_anew(start, monkeypatch, number):
-    start()
-    file, real = probe_file(), os.open
-
-    def fail(path: Any, *arguments: Any, **options: Any) -> int:
-        if pathlib.Path(path) == file:
-            raise OSError(number, os.strerror(number), str(path))
-        return real(path, *arguments, **options)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, 'open', fail)
-        counted, said = start()
-    assert counted['compiled'] == 1
-    assert os.strerror(number) in said[0]
-    assert start() == (WARM, [])
-
-
-def test_sound_bytes_that_do_not_load_are_set_aside_and_compiled_anew(start):
-    start()
+    assert (counted['compiled'], counted['kept'], len(said)) == (2, 2, 1)
+    # Bytes that are sound, and are no kernel.
     cache.write_or_raise(probe_file(), b'not a pickle')
     counted, said = start()
     assert (counted['compiled'], len(said)) == (1, 1)
     assert start() == (WARM, [])
 
 
-def test_many_damaged_files_are_one_warning(start):
-    start()
-    for file in kept():
-        file.write_bytes(b'')
-    counted, said = start()
-    assert (counted['compiled'], len(said)) == (2, 1)
+@pytest.mark.parametrize('number', [errno.EACCES, errno.EIO])
+def test_a_file_that_cannot_be_read_is_set_aside(monkeypatch, caplog, number):
+    file, real = cache.open_directory() / 'file', os.open
+    cache.write_or_raise(file, b'content')
+
+    def fail(path: Any, *arguments: Any, **options: Any) -> int:
+        if pathlib.Path(path) == file:
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *arguments, **options)
+    monkeypatch.setattr(os, 'open', fail)
+    assert cache.read(file) is None
+    assert not file.exists()
+    assert os.strerror(number) in warnings_of(caplog)[0]
 
 
-@every_damage
-def test_damaged_machine_code_of_cuda_is_set_aside_and_compiled_anew(
-        monkeypatch, caplog, damage):
+def test_damaged_machine_code_of_cuda_is_compiled_anew(monkeypatch, caplog):
     monkeypatch.setattr(compiler, 'sources_digest', lambda: 'sources')
     monkeypatch.setattr(compiler, '_compiler_version', lambda: '13.0')
     monkeypatch.setattr(compiler, 'compile_kernel',
@@ -192,30 +180,56 @@ def test_damaged_machine_code_of_cuda_is_set_aside_and_compiled_anew(
     directory = compiler.cache_directory()
     assert directory is not None
     (file,) = directory.iterdir()
-    damage(file)
-    assert begin() == 1
+    DAMAGE['cut in the middle'](file)
+    assert (begin(), begin()) == (1, 0)
     assert len(caplog.messages) == 1
     assert str(file) in caplog.messages[0]
-    assert begin() == 0
-    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize('call', ['mkstemp', 'fsync', 'replace'])
-def test_a_full_disk_is_one_warning(start, monkeypatch, call):
+def test_a_full_disk_is_one_warning(monkeypatch, caplog, call):
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with monkeypatch.context() as patched:
-        patched.setattr(tempfile if call == 'mkstemp' else os, call, fail)
-        for _ in range(2):
-            counted, said = start()
-            assert counted == {'compiled': 2, 'kept': 0, 'disk': 0}
-            assert len(said) == 1
-            assert 'No space left' in said[0]
-            assert 'cannot be kept' in said[0]
+    file = cache.open_directory() / 'file'
+    monkeypatch.setattr(tempfile if call == 'mkstemp' else os, call, fail)
+    assert not cache.write(file, b'content')
+    assert not cache.write(file, b'content')
+    (said,) = warnings_of(caplog)
+    assert 'No space left' in said
+    assert 'cannot be kept' in said
+    assert not list(file.parent.iterdir())
+
+
+@pytest.mark.parametrize('obstacle', ['a file', 'a link', 'another user'])
+def test_where_there_can_be_no_cache_kernels_run_with_one_warning(
+        start, home, monkeypatch, obstacle):
+    place = home / 'stereo_bp_ros'
+    if obstacle == 'a file':
+        place.touch()
+    elif obstacle == 'a link':
+        (home / 'elsewhere').mkdir()
+        place.symlink_to(home / 'elsewhere')
+    else:
+        place.mkdir()
+        if os.geteuid() == 0:       # whose files others do trust
+            os.chown(place, 12345, -1)
+        else:
+            monkeypatch.setattr(os, 'geteuid', lambda: 12345)
+    counted, said = start()
+    assert counted == {'compiled': 2, 'kept': 0, 'disk': 0}
+    assert len(said) == 1
+    assert 'no cache for compiled kernels' in said[0]
+
+
+def test_only_the_caches_used_last_are_kept(home):
+    parent = cache.open_directory('numba')
+    for age in range(8):
+        (parent / str(age)).mkdir()
+        os.utime(parent / str(age), (1000 - age, 1000 - age))
     directory = runtime.cache_directory()
     assert directory is not None
-    assert not list(directory.iterdir())
-    assert start()[0]['kept'] == 2
+    assert {entry.name for entry in parent.iterdir()} == {
+        directory.name, *map(str, range(runtime.CACHES_KEPT - 1))}
 
 
 @contextlib.contextmanager
@@ -237,37 +251,33 @@ def test_on_a_partition_that_is_full_kernels_still_run(start, home):
             while True:
                 full.write(bytes(1024))
                 full.flush()
-        for _ in range(2):
-            counted, said = start()
-            assert counted == {'compiled': 2, 'kept': 0, 'disk': 0}
-            assert len(said) == 1
-            assert 'No space left' in said[0]
+        counted, said = start()
+        assert counted == {'compiled': 2, 'kept': 0, 'disk': 0}
+        assert len(said) == 1
+        assert 'No space left' in said[0]
         (home / 'everything').unlink()
         assert start() == ({'compiled': 2, 'kept': 2, 'disk': 0}, [])
-        assert start() == (WARM, [])
 
 
-def test_a_warm_cache_on_a_read_only_disk_is_used_and_never_pruned(start, home):
+def test_a_cache_on_a_read_only_disk_is_used_and_not_changed(start, home):
     start()
     parent = home / 'stereo_bp_ros' / 'numba'
     for age in range(2 * runtime.CACHES_KEPT):
         (parent / str(age)).mkdir()
-    names = {entry.name for entry in parent.iterdir()}
-    with mounted(home, '--bind', str(home)):
-        subprocess.run(['mount', '-o', 'remount,bind,ro', str(home)], check=True)
-        assert start() == (WARM, [])
-        assert {entry.name for entry in parent.iterdir()} == names
 
-
-def test_on_a_read_only_disk_damage_and_what_is_missing_are_one_warning_each(start, home):
-    start()
+    def start_read_only() -> tuple[dict[str, int], list[str]]:
+        names = {entry.name for entry in parent.iterdir()}
+        with mounted(home, '--bind', str(home)):
+            subprocess.run(['mount', '-o', 'remount,bind,ro', str(home)], check=True)
+            started = start()
+            assert {entry.name for entry in parent.iterdir()} == names
+        return started
+    assert start_read_only() == (WARM, [])
     flip(0.5)(probe_file())
     for file in kept():
         if file != probe_file():
             file.unlink()
-    with mounted(home, '--bind', str(home)):
-        subprocess.run(['mount', '-o', 'remount,bind,ro', str(home)], check=True)
-        counted, said = start()
+    counted, said = start_read_only()
     assert counted == {'compiled': 2, 'kept': 0, 'disk': 0}
     assert len(said) == 2
     assert 'is damaged and is not used' in said[0]
@@ -292,52 +302,42 @@ def let_others_read(home: pathlib.Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def test_a_warm_cache_of_root_is_used_by_others_who_cannot_write_it(start, home):
+def test_others_use_the_cache_of_root_and_compile_what_it_lacks(start, home):
     start()
     let_others_read(home)
     with as_nobody():
         assert start() == (WARM, [])
-
-
-def test_what_the_cache_of_root_lacks_is_compiled_each_time_with_one_warning(start, home):
-    start()
-    let_others_read(home)
     probe_file().unlink()
     with as_nobody():
-        for _ in range(2):
-            counted, said = start()
-            assert (counted['compiled'], counted['kept']) == (1, 0)
-            assert len(said) == 1
-            assert 'Permission denied' in said[0]
-
-
-@pytest.mark.parametrize('level', ['stereo_bp_ros', 'numba', 'engine'])
-def test_a_cache_of_root_that_others_can_write_is_not_used(start, home, level):
-    start()
-    let_others_read(home)
-    next(path for path in (home, *home.rglob('*')) if path.name == level).chmod(0o775)
-    with as_nobody():
         counted, said = start()
-    assert counted == {'compiled': 2, 'kept': 0, 'disk': 0}
+    assert (counted['compiled'], counted['kept']) == (1, 0)
     assert len(said) == 1
-    assert 'can be written by others' in said[0]
-    assert len(list(home.rglob('*.nbc'))) == 2
+    assert 'Permission denied' in said[0]
 
 
-@pytest.mark.parametrize('level', ['stereo_bp_ros', 'numba', 'engine'])
-def test_what_an_own_cache_held_while_others_could_write_it_is_discarded(start, home, level):
-    start()
+every_level = pytest.mark.parametrize('level', ['stereo_bp_ros', 'numba', 'engine'])
+
+
+@every_level
+def test_a_cache_of_root_that_others_can_write_is_not_used(home, level):
+    cache.open_directory('numba', 'engine')
+    let_others_read(home)
+    next(path for path in home.rglob('*') if path.name == level).chmod(0o775)
+    with as_nobody(), pytest.raises(PermissionError, match='can be written by others'):
+        cache.open_directory('numba', 'engine')
+
+
+@every_level
+def test_what_an_own_cache_held_while_others_could_write_it_is_discarded(home, caplog, level):
+    file = cache.open_directory('numba', 'engine') / 'file'
+    cache.write_or_raise(file, b'of somebody')
     directory = next(path for path in home.rglob('*') if path.name == level)
-    files = kept()
-    stamps = [file.stat().st_mtime_ns for file in files]
     directory.chmod(0o777)
-    counted, said = start()
-    assert counted == {'compiled': 2, 'kept': 2, 'disk': 0}
-    assert len(said) == 1
-    assert f'{directory} could be written by others' in said[0]
+    cache.open_directory('numba', 'engine')
+    assert not file.exists()
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert stamps != [file.stat().st_mtime_ns for file in files]
-    assert start() == (WARM, [])
+    (said,) = warnings_of(caplog)
+    assert f'{directory} could be written by others' in said
 
 
 def test_a_power_cut_leaves_the_old_content_or_the_new(home, monkeypatch):
@@ -389,27 +389,3 @@ def test_a_file_that_is_removed_while_it_is_written_is_one_warning(home, monkeyp
     assert not cache.write(directory / 'file.nbc', b'content')
     assert cache.read(directory / 'file.nbc') is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-
-
-@pytest.mark.slow
-def test_an_engine_gives_the_same_bits_whatever_has_become_of_its_cache(
-        tmp_path: pathlib.Path, child: Child) -> None:
-    source = (
-        'import hashlib, json, numpy as np\n'
-        'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
-        'left, right = np.random.default_rng(1).integers(0, 256, (2, 40, 60), dtype=np.uint8)\n'
-        'config = MatcherConfig(stereo_algorithm="sad", disparity_range=16, backend="cpu")\n'
-        'with StereoMatcher(config) as matcher:\n'
-        '    disparity = matcher.compute(left, right).disparity\n'
-        'from stereo_bp_ros.engines import choose\n'
-        'print(json.dumps([hashlib.sha256(disparity.tobytes()).hexdigest(),\n'
-        '                  choose(config).origins()["compiled"]]))')
-    environment = {'XDG_CACHE_HOME': str(tmp_path), 'COVERAGE_PROCESS_CONFIG': ''}
-    expected, compiled = json.loads(child(source, **environment))
-    assert compiled
-    files = sorted(file for file in tmp_path.rglob('*') if file.is_file())
-    kinds = list(DAMAGE.values())
-    for i, file in enumerate(files):
-        kinds[i % len(kinds)](file)
-    assert json.loads(child(source, **environment)) == [expected, compiled]
-    assert json.loads(child(source, **environment)) == [expected, 0]

@@ -18,8 +18,7 @@ KEPT = pathlib.Path('/cache')
 class Clock:
     """Time passes only when it is told to."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -41,28 +40,17 @@ def compile_kernels(progress: compiling.Progress, clock: Clock, count: int, seco
         progress.end(place)
 
 
-def test_the_first_line_says_what_takes_long_how_long_and_where_it_is_kept(clock, caplog):
-    compile_kernels(compiling.Progress('15 to 45 s'), clock, 1, 1.5)
-    (said,) = caplog.messages
-    assert 'compiling kernels, which takes 15 to 45 s' in said
-    assert '/cache' in said
-
-
-def test_without_a_cache_it_says_that_nothing_is_kept(clock, caplog):
-    compile_kernels(compiling.Progress('15 to 45 s'), clock, 1, 1.5, None)
-    (said,) = caplog.messages
-    assert 'they cannot be kept' in said
-
-
-def test_a_long_wait_gets_a_line_again_every_few_seconds(clock, caplog):
-    compile_kernels(compiling.Progress('15 to 45 s'), clock, 40, 0.5)
+@pytest.mark.parametrize(('place', 'says'), [
+    (KEPT, '/cache'), (None, 'they cannot be kept')])
+def test_a_long_wait_says_what_it_is_for_and_again_every_few_seconds(clock, caplog, place, says):
+    progress = compiling.Progress('15 to 45 s')
+    compile_kernels(progress, clock, 3, 0.3, place)
+    assert caplog.messages == []        # what is done at once is not worth a line
+    compile_kernels(progress, clock, 40, 0.5, place)
+    assert 'compiling kernels, which takes 15 to 45 s' in caplog.messages[0]
+    assert says in caplog.messages[0]
     assert 3 <= len(caplog.messages) <= 5
-    assert caplog.messages[1] == 'still compiling kernels: 12 after 6 s'
-
-
-def test_what_is_done_at_once_is_not_worth_a_line(clock, caplog):
-    compile_kernels(compiling.Progress('15 to 45 s'), clock, 3, 0.3)
-    assert caplog.messages == []
+    assert caplog.messages[1].startswith('still compiling kernels: ')
 
 
 def test_what_is_compiled_much_later_is_another_wait(clock, caplog):
@@ -76,34 +64,27 @@ def test_what_is_compiled_much_later_is_another_wait(clock, caplog):
     assert caplog.messages[1] == caplog.messages[0]
 
 
-FIRST_COMPUTE = (
-    'import logging, sys, numpy as np\n'
-    '{setup}\n'
-    'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
-    'from stereo_bp_ros.engines import compiling\n'
-    'compiling.FIRST = 0.0\n'
-    'left, right = np.random.default_rng(1).integers(0, 256, (2, 40, 60), dtype=np.uint8)\n'
-    'config = MatcherConfig(stereo_algorithm="sad", disparity_range=16, backend="cpu")\n'
-    'sys.stderr = sys.stdout\n'
-    'StereoMatcher(config).compute(left, right)')
-
-
 @pytest.mark.slow
-def test_a_program_that_has_set_up_no_logging_is_told_once_and_not_from_the_cache(
+def test_a_program_is_told_once_and_not_from_the_cache_unless_its_own_logging_decides(
         tmp_path: pathlib.Path, child: Callable[..., str]) -> None:
-    environment = {'XDG_CACHE_HOME': str(tmp_path), 'COVERAGE_PROCESS_CONFIG': ''}
-    source = FIRST_COMPUTE.format(setup='')
-    told = child(source, **environment)
+    def first_compute(cache: str, setup: str = '') -> str:
+        return child(
+            'import logging, sys, numpy as np\n'
+            f'{setup}\n'
+            'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+            'from stereo_bp_ros.engines import compiling\n'
+            'compiling.FIRST = 0.0\n'
+            'pair = np.random.default_rng(1).integers(0, 256, (2, 40, 60), dtype=np.uint8)\n'
+            'config = MatcherConfig(stereo_algorithm="sad", disparity_range=16, backend="cpu")\n'
+            'sys.stderr = sys.stdout\n'
+            'StereoMatcher(config).compute(*pair)',
+            XDG_CACHE_HOME=str(tmp_path / cache), COVERAGE_PROCESS_CONFIG='')
+    told = first_compute('first')
     assert told.startswith('stereo_bp_ros: compiling kernels')
     assert str(tmp_path) in told
-    assert child(source, **environment) == ''
-
-
-@pytest.mark.slow
-def test_a_program_s_own_logging_decides(tmp_path: pathlib.Path,
-                                         child: Callable[..., str]) -> None:
+    assert first_compute('first') == ''
     quiet = 'logging.basicConfig(level=logging.WARNING, stream=sys.stdout)'
-    assert child(FIRST_COMPUTE.format(setup=quiet), XDG_CACHE_HOME=str(tmp_path)) == ''
+    assert first_compute('second', quiet) == ''
 
 
 def test_nobody_at_the_other_end_of_standard_error_stops_nothing(clock, monkeypatch):

@@ -9,9 +9,6 @@ import pytest
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.evaluation import cloud_truth
-from stereo_bp_ros.evaluation.scenes.meshes import split_by_depth
-from stereo_bp_ros.evaluation.scenes.renderer import Camera
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from test.cli import recordings
 
 CALIBRATION = Calibration(500.0, 0.4, 320, 320, 180)
@@ -33,9 +30,8 @@ def disparity_at(metres):
     return CALIBRATION.focal_px * CALIBRATION.baseline_m / metres
 
 
-@pytest.mark.parametrize(('lines', 'columns'), [(16, 600), (32, 600), (64, 300), (120, 120),
-                                                (500, 1200)])
-@pytest.mark.parametrize('place', [(0.5, 0.0, -0.2), (-0.3, -0.8, -0.5), (0.0, -1.0, 0.0)])
+@pytest.mark.parametrize(('lines', 'columns'), [(16, 600), (64, 300), (500, 1200)])
+@pytest.mark.parametrize('place', [(0.5, 0.0, -0.2), (-0.3, -0.8, -0.5)])
 def test_points_behind_a_pole_are_no_truth_although_a_shifted_scanner_sees_them(
         lines, columns, place):
     points = rings(np.array(place), lines, columns)
@@ -51,7 +47,7 @@ def test_points_behind_a_pole_are_no_truth_although_a_shifted_scanner_sees_them(
     # A row of the pole counts where the scanner's lines on it reach.
     reached = np.flatnonzero(np.isclose(naive, pole).any(axis=1))
     behind[:reached.min()] = behind[reached.max() + 1:] = False
-    if place[0] and lines < 500:        # a point in every pixel of the pole hides all by itself
+    if lines < 500:        # a point in every pixel of the pole hides all by itself
         assert np.isclose(naive[behind], wall).sum() > 0, 'the scene has nothing to remove'
     assert not np.isclose(found[behind], wall).any()
     np.testing.assert_allclose(found[behind & np.isfinite(found)], pole, rtol=1e-6)
@@ -72,91 +68,16 @@ def test_the_spacing_is_half_the_gap_between_rings_and_most_of_a_grid():
     assert 7 <= cloud_truth.spacing(grid) <= 9
     assert cloud_truth.spacing(np.ones((20, 20), bool)) == 1
     assert cloud_truth.spacing(np.zeros((20, 20), bool)) == 1
-
-
-def test_a_road_and_a_wall_that_are_seen_at_a_slant_are_kept():
-    # Disparity gradients of 0.9 px a column and 1/4 px a row, a point every third pixel.
+    # A road and a wall at a slant are kept: 0.9 px a column, 1/4 px a row, every third pixel.
     columns, rows = np.meshgrid(np.arange(100.0), np.arange(80.0))
     for plane in (0.9 * columns + 1, 0.25 * rows + 1):
         truth = np.where((columns % 3 == 0) & (rows % 3 == 0), plane, np.nan)
         assert not cloud_truth.hidden(truth, 6).any()
-
-
-@pytest.fixture(scope='module')
-def street():
-    """A street with poles, its left view's truth, and what a scanner 0.6 m beside it sees."""
-    sequence = RoadSequence(width=400, height=240, frames=1, poles=True, seed=5)
-    calibration = sequence.calibration
-    mesh = split_by_depth(sequence.surfaces(0))
-    views = []
-    for x in (0.0, -0.6):
-        camera = Camera(400, 240, sequence.focal_px, sequence.cx, sequence.cy,
-                        sequence.baseline_m, x)
-        sky = np.zeros((2 * 240 + 1, 2 * 400 + 1), np.uint8)
-        views.append(camera.view(mesh, sky))
-    return calibration, views[0], views[1]
-
-
-def points_of_view(disparity, calibration, x_m=0.0, step=1.0):
-    """Points, H x W x 3, at the pixels of a view with `step` pixels from one to the next."""
-    height, width = disparity.shape
-    columns, rows = np.meshgrid(step * np.arange(width), step * np.arange(height))
-    with np.errstate(divide='ignore', invalid='ignore'):
-        z = calibration.focal_px * calibration.baseline_m / disparity.astype(np.float64)
-        return np.stack([(columns - calibration.cx_left) * z / calibration.focal_px + x_m,
-                         (rows - calibration.cy) * z / calibration.focal_px, z], axis=-1)
-
-
-def scanned(street):
-    """Cloud of the scanner, and at left pixels that it sees the true disparity, else NaN.
-
-    Where both see a surface the point lies in the middle of a left pixel: there the truth is
-    exact. Behind what only the left camera sees, the scanner's own points are in the cloud.
-    """
-    calibration, left, beside = street
-    shift = 0.6 * calibration.focal_px
-    truth = left.truth()
-    height, width = truth.shape
-    points = points_of_view(truth, calibration)
-    # Where the scanner has these points, on its grid of half pixels.
-    own = beside.disparity
-    with np.errstate(invalid='ignore'):
-        column = np.arange(width) + shift / points[..., 2]
-        place = np.rint(2 * column + 1)
-        inside = (truth > 0) & (place >= 0) & (place < own.shape[1])
-    rows = np.broadcast_to(2 * np.arange(height)[:, None] + 1, truth.shape)
-    seen = np.zeros(truth.shape, bool)
-    seen[inside] = np.abs(own[rows[inside], place[inside].astype(int)] - truth[inside]) < 0.05
-    seen &= (np.arange(height)[:, None] % 4 == 0) & (np.arange(width) % 2 == 0)
-    known = np.where(seen, truth, np.nan)
-    # Points of the scanner that the left camera does not see.
-    mine = points_of_view(own[1::2, 1::2], calibration, -0.6)
-    behind = mine[::4, ::2][own[1::8, 1::4] > 0]
-    column = np.rint(calibration.focal_px * behind[:, 0] / behind[:, 2] + calibration.cx_left)
-    row = np.rint(calibration.focal_px * behind[:, 1] / behind[:, 2] + calibration.cy)
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    behind, column, row = (values[inside] for values in (behind, column, row))
-    disparity = calibration.focal_px * calibration.baseline_m / behind[:, 2]
-    hides = truth[row.astype(int), column.astype(int)]
-    behind = behind[hides > disparity + 2]
-    return np.concatenate([points[seen], behind]), known, len(behind)
-
-
-def test_the_truth_of_a_street_is_exact_where_the_camera_sees_what_the_scanner_does(street):
-    calibration, left, _ = street
-    points, known, behind = scanned(street)
-    assert behind > 100
-    naive = cloud_truth.project(points, calibration, known.shape)
-    found = cloud_truth.disparity_of(points, calibration, known.shape)
-    truth = left.truth()
-    wrong = np.isfinite(naive) & (np.abs(naive - truth) > 0.5)
-    assert wrong.sum() > 50, 'the scene has nothing to remove'
-    both = np.isfinite(found) & np.isfinite(known)
-    assert both.sum() > 0.75 * np.isfinite(known).sum()
-    assert np.abs(found - known)[both].max() <= 0.01
-    left_over = np.isfinite(found) & (np.abs(found - truth) > 0.5)
-    # A pole between two columns of points has none, and hides nothing.
-    assert left_over.sum() <= 0.15 * wrong.sum()
+    # What is behind the camera or outside of the image is left out, and the nearest counts.
+    points = np.array([[0, 0, -5.0], [0, 0, 0.0], [100, 0, 5], [0, 0, 10], [0, 0, 20]])
+    found = cloud_truth.project(points, CALIBRATION, SHAPE)
+    assert np.isfinite(found).sum() == 1
+    assert found[180, 320] == disparity_at(10)
 
 
 def fields(**changed):
@@ -187,7 +108,7 @@ def test_a_damaged_cloud_is_refused_or_read_and_nothing_else():
     sound = recordings.STORE.serialize_cdr(recordings.cloud(
         10**18, np.random.default_rng(0).uniform(1, 9, (20, 3))), recordings.CLOUD).tobytes()
     ends = {'read': 0, 'refused': 0}
-    for seed in range(400):
+    for seed in range(200):
         random = np.random.default_rng(seed)
         data = bytearray(sound)
         for place in random.integers(12, 180, 2):       # of the header and the fields
@@ -203,13 +124,6 @@ def test_a_damaged_cloud_is_refused_or_read_and_nothing_else():
         else:
             assert cloud_truth.disparity_of(points, CALIBRATION, SHAPE).shape == SHAPE
             ends['read'] += 1
-    assert min(ends.values()) > 20, ends
+    assert min(ends.values()) > 10, ends
     empty = recordings.cloud(10**18, np.zeros((0, 3)))
     assert cloud_truth.points_of(empty).shape == (0, 3)
-
-
-def test_points_behind_the_camera_and_outside_of_the_image_are_left_out():
-    points = np.array([[0, 0, -5.0], [0, 0, 0.0], [100, 0, 5], [0, 0, 10], [0, 0, 20]])
-    found = cloud_truth.project(points, CALIBRATION, SHAPE)
-    assert np.isfinite(found).sum() == 1
-    assert found[180, 320] == disparity_at(10)      # the nearest of two in one pixel

@@ -41,6 +41,14 @@ def test_frames_find_each_other_by_name_whatever_their_order():
     b = report(pair('z', 5.0), pair('x', 1.5), pair('y', 2.5))
     found = figure(compare(a, b), 'filled bad-3')
     assert (found.frames, found.a, found.b, found.difference) == (3, 3, 3, 0)
+    equal = compare(a, copy.deepcopy(a))
+    assert every((one.difference, one.interval, one.p, one.change) == (0, (0, 0), 1, '')
+                 for one in equal.differences)
+    assert (equal.worst, equal.changed) == ([], {})
+    # A frame with a figure in one report only is no pair of it.
+    found = figure(compare(report(pair('x', 1.0), pair('y', 2.0)),
+                           report(pair('x', None), pair('y', 4.0))), 'filled bad-3')
+    assert (found.frames, found.a, found.b, found.interval, found.p) == (1, 2, 4, None, 1)
 
 
 def test_the_frames_that_got_worse_are_listed_with_the_worst_first():
@@ -66,14 +74,6 @@ def test_a_change_is_better_or_worse_by_the_meaning_of_the_figure():
     assert figure(found, 'density').exact
 
 
-def test_equal_reports_have_no_difference():
-    a = report(*(pair(str(i), i) for i in range(20)))
-    found = compare(a, copy.deepcopy(a))
-    assert every((one.difference, one.interval, one.p, one.change) == (0, (0, 0), 1, '')
-                 for one in found.differences)
-    assert (found.worst, found.changed) == ([], {})
-
-
 def test_frames_without_truth_are_compared_by_what_they_have():
     a = report(pair('x', None, density=None), pair('y', None, density=None, ms=10))
     b = report(pair('x', None, density=None, ms=30), pair('y', None, density=None, ms=5))
@@ -82,21 +82,6 @@ def test_frames_without_truth_are_compared_by_what_they_have():
     assert figure(found, 'median time').difference == 2.5
     assert [one.name for one in found.worst] == ['x']
     json.dumps(found.to_dict(), allow_nan=False)
-
-
-def test_a_frame_with_a_figure_in_one_report_only_is_no_pair_of_it():
-    found = compare(report(pair('x', 1.0), pair('y', 2.0)),
-                    report(pair('x', None), pair('y', 4.0)))
-    one = figure(found, 'filled bad-3')
-    assert (one.frames, one.a, one.b, one.interval, one.p) == (1, 2, 4, None, 1)
-
-
-def test_what_the_reports_differ_in_is_named():
-    a = report(pair('x', 1.0), settings={'levels': 4, 'iterations': 5}, backend='cpu',
-               machine={'processor': 'P', 'available memory MiB': 5})
-    b = report(pair('x', 1.0), settings={'levels': 4, 'iterations': 7}, backend='cuda',
-               machine={'processor': 'P', 'available memory MiB': 9})
-    assert compare(a, b).changed == {'backend': ('cpu', 'cuda'), 'settings.iterations': (5, 7)}
 
 
 @pytest.mark.parametrize(('change', 'words'), [
@@ -123,23 +108,6 @@ def test_a_file_that_is_no_report_is_refused(tmp_path, text):
         read_report(path)
 
 
-def test_all_signs_of_few_frames_are_tried():
-    for values in ([3.0], [1.0, 2.0], [1.0, -2.0, 4.0], [0.5, 0.0, -0.25, 3.0, 3.0]):
-        sums = [abs(np.dot(signs, values)) for signs in
-                itertools.product((1, -1), repeat=len(values))]
-        wanted = np.mean([one >= abs(sum(values)) - 1e-9 for one in sums])
-        assert sign_flips(np.array(values)) == wanted
-
-
-def test_signs_of_many_frames_are_drawn_the_same_ones_every_time():
-    values = np.random.default_rng(5).normal(0.5, 1, 14)
-    signs = 1 - 2 * (np.arange(2**14)[:, None] >> np.arange(14) & 1)
-    exact = np.mean(np.abs(signs @ values) >= abs(values.sum()) - 1e-9)
-    assert sign_flips(values) == pytest.approx(exact, abs=6 * np.sqrt(exact / DRAWS))
-    assert sign_flips(values) == sign_flips(values)
-    assert sign_flips(np.ones(40)) == 2 / (1 + DRAWS)
-
-
 def test_the_interval_leans_to_the_side_of_the_few_large_values():
     low, high = interval(SKEWED)
     mean = SKEWED.mean()
@@ -148,8 +116,27 @@ def test_the_interval_leans_to_the_side_of_the_few_large_values():
     assert high - mean > mean - low
     assert interval(-SKEWED) == pytest.approx((-high, -low), abs=0.15)
     assert interval(SKEWED) == (low, high)
-
-
-def test_one_frame_has_no_interval_and_equal_ones_have_no_width():
     assert interval(np.array([3.0])) is None
     assert interval(np.full(5, 0.1)) == pytest.approx((0.1, 0.1))
+
+
+def test_what_the_reports_differ_in_is_named():
+    a = report(pair('x', 1.0), settings={'levels': 4, 'iterations': 5}, backend='cpu',
+               machine={'processor': 'P', 'available memory MiB': 5})
+    b = report(pair('x', 1.0), settings={'levels': 4, 'iterations': 7}, backend='cuda',
+               machine={'processor': 'P', 'available memory MiB': 9})
+    assert compare(a, b).changed == {'backend': ('cpu', 'cuda'), 'settings.iterations': (5, 7)}
+
+
+def test_signs_of_few_frames_are_all_tried_and_of_many_drawn_the_same_ones_every_time():
+    for values in ([3.0], [1.0, -2.0, 4.0], [0.5, 0.0, -0.25, 3.0, 3.0]):
+        sums = [abs(np.dot(signs, values)) for signs in
+                itertools.product((1, -1), repeat=len(values))]
+        wanted = np.mean([one >= abs(sum(values)) - 1e-9 for one in sums])
+        assert sign_flips(np.array(values)) == wanted
+    values = np.random.default_rng(5).normal(0.5, 1, 14)
+    signs = 1 - 2 * (np.arange(2**14)[:, None] >> np.arange(14) & 1)
+    exact = np.mean(np.abs(signs @ values) >= abs(values.sum()) - 1e-9)
+    assert sign_flips(values) == pytest.approx(exact, abs=6 * np.sqrt(exact / DRAWS))
+    assert sign_flips(values) == sign_flips(values)
+    assert sign_flips(np.ones(40)) == 2 / (1 + DRAWS)

@@ -99,11 +99,9 @@ def test_a_condition_is_understood(text, wanted, caplog):
     ('', 'is not written PATH <= NUMBER'), ('mean.score.mae = 2', 'is not written'),
     ('mean.score.mae <= 2 px', 'is not written'), ('mean.score.mae <= -1', 'is not written'),
     ('2 >= mean.score.mae', 'is not written'), ('mean.score.mae <= nan', 'is not written'),
-    ('mean.scor.mae <= 2', 'did you mean mean.score.mae?'),
-    ('mean.score <= 2', "the path 'mean.score'"), ('pairs.*.name <= 2', "'pairs.*.name'"),
+    ('mean.scor.mae <= 2', 'did you mean mean.score.mae?'), ('pairs.*.name <= 2', 'pairs.*.name'),
     ('mean.regions.10.0_50_m.score.mae <= 2', 'did you mean mean.regions.10_50_m.score.mae?'),
     ('mean.regions.50_10_m.score.mae <= 2', "'mean.regions.50_10_m.score.mae'"),
-    ('mean.regions.._1_m.score.mae <= 2', 'which no report has'),
     ('mean.regions.vehicels.score.mae <= 2', 'did you mean mean.regions.vehicles.score.mae?'),
     ('mean.score.mae <= 1 * against.bm.mean.score.mae', "'against.bm.mean.score.mae'"),
     ('mean.score.mae <= 1 * pairs.*.score.mae', 'is not written'),
@@ -129,7 +127,6 @@ OLD = {
     'd1-fg <= 4 %': 'mean.regions.vehicles.score.d1_estimated <= 4',
     'filled d1-bg <= 4 %': 'mean.regions.background.filled.d1_known <= 4',
     'd1-all or hole <= 4 %': 'mean.score.d1_known <= 4',
-    'filled d1 <= 2 % in every frame': 'pairs.*.filled.d1_known <= 2',
     'density >= 0.85': 'mean.score.density >= 85',
     'density of near edges >= 85 % in every frame':
         'pairs.*.regions.near_edges.score.density >= 85',
@@ -137,29 +134,31 @@ OLD = {
     'filled bad3 of class traffic sign <= 8 %':
         'mean.regions.class_traffic_sign.filled.bad_3_known <= 8',
     'coverage of sky <= 0.8 x sgbm': 'mean.sky.coverage <= 0.8 * against.sgbm.mean.sky.coverage',
-    'error_m <= 0.5 between 10 and 30 m': 'mean.regions.10_30_m.depth.mean_m <= 0.5',
     'error_m p90 of vehicles <= 2 m in every frame': 'pairs.*.regions.vehicles.depth.p90_m <= 2',
     'relative error <= 0.03': 'mean.depth.relative_mean <= 3',
-    'bad3 ause <= 99 %': 'mean.sparsification.bad_3.ause <= 99',
-    'left-right confirmed >= 80 %': 'mean.consistency.confirmed >= 80',
-    'photometric error p50 <= 4 grey': 'mean.consistency.grey_p50 <= 4',
-    'flicker <= 5 %': 'mean.consistency.flicker <= 5',
-    'false obstacles per frame <= 0.1': 'mean.obstacles.false_per_frame <= 0.1',
     'largest obstacle missed <= 0.3 m between 0 and 16 m':
         'obstacles.by_distance.0_16_m.largest_missed_m <= 0.3',
-    'obstacles seen >= 50 %': 'obstacles.by_distance.0_inf_m.seen >= 50',
-    'p99 <= 33 ms': 'latency_ms.total.p99 <= 33',
     'p50 <= 3 x sgbm': 'latency_ms.total.p50 <= 3 * against.sgbm.latency_ms.total.p50',
     'p99.9 of messages <= 33 ms': 'latency_ms.messages.p99.9 <= 33',
-    'p99 of device <= 9.5 ms': 'latency_ms.device.p99 <= 9.5',
     'mean of cost <= 2 ms': 'mean.stages_ms.cost <= 2',
     'max of cost <= 2 ms': 'pairs.*.stages_ms.cost <= 2',
     'max <= 100 ms': 'BasicPerformanceMetrics.MAX_LATENCY <= 100',
-    'rate >= 30 fps': 'BasicPerformanceMetrics.MEAN_FRAME_RATE >= 30',
-    'engine memory <= 200 MiB': 'engine_bytes <= 209715200',
     'process memory <= 0.5 MiB': 'process_bytes <= 524288',
-    'lost <= 0': 'delivery.lost <= 0', 'superseded >= 1 frames': 'delivery.superseded >= 1',
+    'superseded >= 1 frames': 'delivery.superseded >= 1',
     'published >= 95 %': 'delivery.published >= 0.95 * delivery.sent'}
+
+
+NEEDS = {
+    'mean.score.bad_3_estimated': 'truth', 'pairs.*.score.bad_3_estimated': 'truth',
+    'mean.regions.near_edges.score.coverage': 'truth',
+    'mean.regions.vehicles.filled.mae': 'truth and a mask of vehicles',
+    'mean.regions.class_pole.score.mae': 'truth and a mask of the class',
+    'mean.sky.coverage': 'a mask of the sky', 'latency_ms.refine.p99': 'a stage that runs',
+    'latency_ms.device.p50': 'a CUDA device', 'engine_bytes': 'a system that tells it',
+    'mean.consistency.flicker': '--consistency and frames that follow each other',
+    'mean.sparsification.bad_3.ause': 'truth and --confidence',
+    'mean.depth.mean_m': 'truth and a calibration',
+    'delivery.lost': 'a run through the node, stereo_bp replay'}
 
 
 @pytest.mark.parametrize('sentence', OLD)
@@ -214,20 +213,18 @@ def test_obstacles_of_the_truth_are_of_all_frames_together():
     assert not judged(f'{at}.32_64_m.largest_missed_m <= 9', seen).passed
 
 
-def test_a_limit_passes_or_fails_by_its_operator():
-    one = result(figures(5.0))
-    path = 'mean.score.bad_3_estimated'
-    assert [judged(f'{path} {sign} 10', one).passed for sign in ('<', '<=', '>', '>=')] == [
-        False, True, False, True]
-    assert not judged(f'{path} <= 9.9', one).passed
-
-
-def test_a_mean_is_of_the_frames_that_have_the_figure():
+def test_a_mean_is_of_the_frames_that_have_the_figure_and_its_operator_decides():
     results = [result(figures(5.0), 'a'), result(figures(5.0, rows=2), 'b'),
-               result(figures(0.0, rows=0), 'c')]
+               result(figures(0.0, rows=0, holes=2), 'c')]
     verdict = judged('mean.score.bad_3_estimated <= 30', *results)
     assert (verdict.value, verdict.frames, verdict.passed) == (30, 2, True)
     assert verdict.value == totals_of(results).own.mean['score']['bad_3_estimated']
+    path = 'mean.score.bad_3_estimated'
+    assert [judged(f'{path} {sign} 10', results[0]).passed for sign in ('<', '<=', '>', '>=')] == [
+        False, True, False, True]
+    # Coverage needs no truth.
+    assert judged('mean.score.coverage >= 80', results[2]).passed
+    assert not judged('mean.score.coverage > 80', results[2]).passed
 
 
 def test_every_frame_has_to_hold_what_every_frame_is_held_to():
@@ -251,28 +248,38 @@ def test_a_range_of_distances_has_its_own_pixels():
     assert verdict.reason.endswith('needs truth at this distance and a calibration')
 
 
-@pytest.mark.parametrize(('path', 'needs'), [
-    ('mean.score.bad_3_estimated', 'truth'), ('pairs.*.score.bad_3_estimated', 'truth'),
-    ('mean.regions.near_edges.score.coverage', 'truth'),
-    ('mean.regions.vehicles.filled.mae', 'truth and a mask of vehicles'),
-    ('mean.regions.class_pole.score.mae', 'truth and a mask of the class'),
-    ('mean.sky.coverage', 'a mask of the sky'), ('latency_ms.refine.p99', 'a stage that runs'),
-    ('latency_ms.device.p50', 'a CUDA device'), ('engine_bytes', 'a system that tells it'),
-    ('mean.consistency.flicker', '--consistency and frames that follow each other'),
-    ('mean.sparsification.bad_3.ause', 'truth and --confidence'),
-    ('mean.depth.mean_m', 'truth and a calibration'),
-    *((f'delivery.{name}', 'a run through the node, stereo_bp replay') for name in DELIVERY)])
-def test_a_condition_without_data_fails_and_says_what_it_needs(path, needs):
-    verdict = judged(f'{path} <= 100000', result(figures(0.0, rows=0)))
-    assert (verdict.passed, verdict.value) == (False, None)
-    assert verdict.reason == f'no data of {path}: needs {needs}'
-    assert verdict.to_dict()['passed'] is False
+def test_a_condition_without_data_fails_and_says_what_it_needs():
+    one = result(figures(0.0, rows=0))
+    for path, needs in NEEDS.items():
+        verdict = judged(f'{path} <= 100000', one)
+        assert (verdict.passed, verdict.value) == (False, None)
+        assert verdict.reason == f'no data of {path}: needs {needs}'
+        assert verdict.to_dict()['passed'] is False
 
 
-def test_coverage_needs_no_truth():
-    one = result(figures(0.0, rows=0, holes=2))
-    assert judged('mean.score.coverage >= 80', one).passed
-    assert not judged('mean.score.coverage > 80', one).passed
+def test_times_are_of_all_runs_of_all_frames_and_deliveries_are_counted():
+    results = [result(figures(0.0, (10.0, 20.0)), 'a'), result(figures(0.0, (30.0, 40.0)), 'b')]
+    for path, value in (('latency_ms.total.p50', 25), ('pairs.*.stages_ms.messages', 20),
+                        ('BasicPerformanceMetrics.MEAN_FRAME_RATE', 4 / 0.1)):
+        verdict = judged(f'{path} <= 40', *results)
+        assert (verdict.value, verdict.frames) == (pytest.approx(value), 2)
+    delivery = dict(zip(DELIVERY, (200, 198, 190, 189, 8, 8, 3), strict=True))
+    assert judged('delivery.published >= 0.95 * delivery.sent', results[0],
+                  delivery=delivery).passed
+    verdict = judged('delivery.lost <= 0.01 * delivery.sent', results[0], delivery=delivery)
+    assert (verdict.value, verdict.limit, verdict.passed) == (3, 2, False)
+
+
+def test_every_known_path_is_one_of_a_real_report_where_keys_may_have_points():
+    """The known paths come from a report of made-up frames: real ones have no others."""
+    results = [result(full(), 'a'), result(full(), 'b')]
+    known = known_paths(more=('0_inf_m',))
+    for path in judged_paths(json.loads(json.dumps(report_of(results, totals_of(results))))):
+        assert path in known
+    report = {'a.b': {'c': 1}, 'a': {'b.c.d': 2, 'x': {'y': None}}, 'n': float('nan')}
+    assert [look_up(report, path) for path in ('a.b.c', 'a.b.c.d', 'a.x.y', 'a.x', 'n', '')] == [
+        1, None, None, None, None, None]
+    assert look_up({'a': report['a']}, 'a.b.c.d') == 2
 
 
 def test_a_relative_limit_is_a_figure_of_the_other_matcher():
@@ -288,37 +295,6 @@ def test_a_relative_limit_is_a_figure_of_the_other_matcher():
                      result(figures(0.0), bm=Figures((5.0,), figures(0.0).frame)))
     assert (verdict.passed, verdict.limit, verdict.reason) == (
         False, None, f'no data of against.bm.{path}: needs a stage that runs')
-
-
-def test_times_are_of_all_runs_of_all_frames():
-    results = [result(figures(0.0, (10.0, 20.0)), 'a'), result(figures(0.0, (30.0, 40.0)), 'b')]
-    for path, value in (('latency_ms.total.p50', 25), ('pairs.*.stages_ms.messages', 20),
-                        ('BasicPerformanceMetrics.MEAN_FRAME_RATE', 4 / 0.1)):
-        verdict = judged(f'{path} <= 40', *results)
-        assert (verdict.value, verdict.frames) == (pytest.approx(value), 2)
-
-
-def test_frames_of_a_run_through_the_node_are_counted():
-    delivery = dict(zip(DELIVERY, (200, 198, 190, 189, 8, 8, 3), strict=True))
-    one = result(figures(0.0))
-    assert judged('delivery.published >= 0.95 * delivery.sent', one, delivery=delivery).passed
-    verdict = judged('delivery.lost <= 0.01 * delivery.sent', one, delivery=delivery)
-    assert (verdict.value, verdict.limit, verdict.passed) == (3, 2, False)
-
-
-def test_keys_with_points_are_found():
-    report = {'a.b': {'c': 1}, 'a': {'b.c.d': 2, 'x': {'y': None}}, 'n': float('nan')}
-    assert [look_up(report, path) for path in ('a.b.c', 'a.b.c.d', 'a.x.y', 'a.x', 'n', '')] == [
-        1, None, None, None, None, None]
-    assert look_up({'a': report['a']}, 'a.b.c.d') == 2
-
-
-def test_every_known_path_is_one_of_a_real_report():
-    """The known paths come from a report of made-up frames: real ones have no others."""
-    results = [result(full(), 'a'), result(full(), 'b')]
-    known = known_paths(more=('0_inf_m',))
-    for path in judged_paths(json.loads(json.dumps(report_of(results, totals_of(results))))):
-        assert path in known
 
 
 def judged_paths(report, begin=''):

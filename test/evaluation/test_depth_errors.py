@@ -22,13 +22,17 @@ def compared(disparity=MAP, truth=TRUTH, calibration=CALIBRATION):
     return depth_errors.compare(disparity, disparity >= 0, truth, calibration)
 
 
-def test_the_error_is_a_difference_of_distances():
+def test_the_error_is_a_difference_of_distances_up_to_the_farthest():
     found = compared().part()
     assert found.compared == 4
     assert found.mean_m == pytest.approx((2 + 0 + 5 + 5) / 4)
     assert found.relative_mean == pytest.approx(100 * (0.2 + 0 + 1 + 0.25) / 4)
     assert found.percentile_m(100) == pytest.approx(5, rel=0.075)
     assert found.percentile_m(50) == pytest.approx(2, rel=0.075)
+    found = compared(np.array([[0, 0.05, 0.5]], np.float32), np.full((1, 3), 10, np.float32))
+    assert found.error.tolist() == [990, 990, 190]
+    found = compared(np.array([[1, 1]], np.float32), np.array([[0.09, 0.11]], np.float32))
+    assert found.compared.tolist() == [[False, True]]
 
 
 def test_the_error_of_a_bin_is_that_of_its_pixels():
@@ -42,16 +46,6 @@ def test_the_error_of_a_bin_is_that_of_its_pixels():
     assert frame.as_dict()['depth']['compared'] == 4
     assert (frame + frame).regions['8_16_m'].depth.compared == 4
     assert (frame + frame).whole.depth.mean_m == pytest.approx(3)
-
-
-def test_an_estimate_at_infinity_counts_as_the_farthest_distance():
-    found = compared(np.array([[0, 0.05, 0.5]], np.float32), np.full((1, 3), 10, np.float32))
-    assert found.error.tolist() == [990, 990, 190]
-
-
-def test_a_truth_beyond_the_farthest_distance_is_not_compared():
-    found = compared(np.array([[1, 1]], np.float32), np.array([[0.09, 0.11]], np.float32))
-    assert found.compared.tolist() == [[False, True]]
 
 
 def test_nothing_to_compare_gives_no_value():
@@ -76,14 +70,6 @@ def test_values_outside_count_in_the_first_and_the_last_bin():
     assert ERRORS.count(np.array([0.0, 1e-9, 5e3]))[::191] == (2, 1)
     assert scale.percentile((0, 0, 2, 2), 25) == pytest.approx(2.5)
     assert math.isnan(scale.percentile((), 50))
-
-
-def test_counts_of_two_parts_add_up():
-    values = np.array([0.1, 1.5, 1.7, 3])
-    scale = Scale(0, 4, 4)
-    one, other = (DepthError(counts=scale.count(part)) for part in (values[:1], values[1:]))
-    assert one + other == DepthError(counts=scale.count(values))
-    assert DepthError() + one == one
 
 
 def test_the_page_of_metrics_has_every_key(repository):

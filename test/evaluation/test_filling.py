@@ -28,27 +28,15 @@ def naive(disparity):
     return np.array([line(column) for column in rows.T], np.float32).T
 
 
-def test_a_hole_gets_the_smaller_of_both_neighbours_or_the_only_one():
+def test_holes_get_the_smaller_neighbour_of_their_row_and_empty_rows_that_of_their_column():
     disparity = np.array([[nan, 5, nan, nan, 3, nan], [nan, 2, nan, 9, 1, 1]], np.float32)
     assert fill_background(disparity).tolist() == [[5, 5, 3, 3, 3, 3], [2, 2, 2, 9, 1, 1]]
-
-
-def test_a_row_without_any_value_gets_the_smaller_of_the_rows_around_it():
     disparity = np.array([[nan, nan], [4, 6], [nan, nan], [5, 1], [nan, nan]], np.float32)
     assert fill_background(disparity).tolist() == [[4, 6], [4, 6], [4, 1], [5, 1], [5, 1]]
-
-
-def test_what_is_not_valid_counts_as_a_hole_whatever_its_value():
+    # What is not valid counts as a hole, whatever its value.
     disparity = np.array([[-1, 5, np.inf, 7]], np.float32)
-    filled = fill_background(disparity, np.array([[False, True, True, False]]))
-    assert filled.tolist() == [[5, 5, 5, 5]]
-
-
-def test_a_map_without_any_valid_pixel_stays_without_values():
-    assert np.isnan(fill_background(np.zeros((2, 3), np.float32), np.zeros((2, 3), bool))).all()
-
-
-def test_shapes_that_do_not_fit_are_refused():
+    assert fill_background(disparity, disparity == 5).tolist() == [[5, 5, 5, 5]]
+    assert np.isnan(fill_background(disparity, disparity == 99)).all()
     with pytest.raises(ValueError, match='cannot be filled'):
         fill_background(np.zeros((2, 3), np.float32), np.zeros((3, 2), bool))
 

@@ -33,21 +33,6 @@ def test_published_and_filled_pixels_are_scored_apart():
     assert whole.filled.mae == pytest.approx((0 + 4 + 1 + 1 + 0 + 0 + 25) / 7)
 
 
-@pytest.mark.parametrize('kind', [bool, np.uint8])
-def test_regions_are_scored_after_the_whole_map_is_filled(kind):
-    mask = np.array([[0, 0, 1, 0], [0, 0, 0, 1]]).astype(kind)
-    found = score_frame(MAP, VALID, TRUTH, regions={'holes': mask}).regions['holes']
-    assert (found.published.known, found.published.estimated) == (2, 0)
-    assert (found.filled.estimated, found.filled.absolute_error) == (2, 26)
-
-
-def test_the_sky_is_infinitely_far_and_its_valid_share_is_reported():
-    sky = np.array([[1, 1, 1, 1], [0, 0, 0, 0]], np.uint8)
-    found = score_frame(MAP, VALID, TRUTH, sky=sky, infinity=10).sky
-    assert found.coverage == pytest.approx(75)
-    assert found.bad_estimated(3.0) == pytest.approx(100 / 3)
-
-
 def test_a_confidence_is_judged_at_pixels_with_truth_and_disparity():
     confidence = np.array([[0.9, 0.1, 0, 0.5], [0, 0.9, 1.0, 0]], np.float32)
     found = score_frame(MAP, VALID, TRUTH, confidence=confidence).sparsification
@@ -60,36 +45,25 @@ def test_a_confidence_is_judged_at_pixels_with_truth_and_disparity():
         score_frame(MAP, VALID, TRUTH, confidence=confidence[:1])
 
 
-def test_a_map_without_a_valid_pixel_has_no_sparsification_and_is_all_bad():
-    found = score_frame(MAP, np.zeros_like(VALID), TRUTH, confidence=np.zeros_like(MAP))
-    assert found.sparsification is None
-    assert found.whole.filled.bad_known(3.0) == 100
-
-
 def test_pooled_figures_count_pixels_and_means_count_frames():
     sky = np.ones(TRUTH.shape, bool)
     first = score_frame(MAP, VALID, TRUTH, regions={'all': sky}, sky=sky)
     second = score_frame(MAP[:1], VALID[:1], TRUTH[:1])
-    pooled = first
-    pooled += second
+    pooled = first + second
     bad = [first.whole.published.bad_known(3.0), second.whole.published.bad_known(3.0)]
     assert bad == [pytest.approx(400 / 7), pytest.approx(200 / 4)]
     assert pooled.whole.published.bad_known(3.0) == pytest.approx(600 / 11)
+    # Parts of single frames stay in the sum.
     assert (pooled.sky, pooled.regions) == (first.sky, first.regions)
     assert (second + first).regions == first.regions
     assert (first + first).sky == first.sky + first.sky
+    seen = dataclasses.replace(second, obstacles=Obstacles(1, 2))
+    assert (first + seen).obstacles == (seen + first).obstacles == Obstacles(1, 2)
+    assert 'obstacles' not in first.as_dict()
     mean = mean_of_frames([first.as_dict(), second.as_dict()])
     assert mean['score']['bad_3_known'] == pytest.approx(sum(bad) / 2)
     assert mean['regions']['all']['score']['bad_3_known'] == pytest.approx(bad[0])
     assert 'known' not in mean['score']
-
-
-def test_parts_of_single_frames_stay_in_the_sum():
-    plain = score_frame(MAP, VALID, TRUTH)
-    found = dataclasses.replace(plain, obstacles=Obstacles(1, 2))
-    assert (plain + found).obstacles == (found + plain).obstacles == Obstacles(1, 2)
-    assert (found + found).as_dict()['obstacles']['found_per_frame'] == 2
-    assert 'obstacles' not in plain.as_dict()
 
 
 def test_a_mean_leaves_out_frames_without_the_figure():
@@ -105,9 +79,24 @@ def test_a_mean_leaves_out_frames_without_the_figure():
     assert mean_of_frames(late) == {'a': {'b': 1.0}, 'c': [3.0, 4.0], 'd': {'e': 3.0}}
 
 
-@pytest.mark.parametrize('valid', [VALID, np.zeros_like(VALID)])
-def test_a_map_without_truth_counts_as_filled_without_being_filled(valid, monkeypatch):
-    unknown = np.full_like(TRUTH, np.nan)
-    expected = score(frame_scores.fill_background(MAP, valid), unknown)
+def test_regions_are_scored_after_the_whole_map_is_filled_and_the_sky_is_infinitely_far():
+    mask = np.array([[0, 0, 1, 0], [0, 0, 0, 1]], np.uint8)
+    sky = np.array([[1, 1, 1, 1], [0, 0, 0, 0]], np.uint8)
+    found = score_frame(MAP, VALID, TRUTH, regions={'holes': mask}, sky=sky, infinity=10)
+    part = found.regions['holes']
+    assert (part.published.known, part.published.estimated) == (2, 0)
+    assert (part.filled.estimated, part.filled.absolute_error) == (2, 26)
+    assert found.sky.coverage == pytest.approx(75)
+    assert found.sky.bad_estimated(3.0) == pytest.approx(100 / 3)
+
+
+def test_maps_without_a_valid_pixel_or_without_truth(monkeypatch):
+    nowhere, unknown = np.zeros_like(VALID), np.full_like(TRUTH, np.nan)
+    found = score_frame(MAP, nowhere, TRUTH, confidence=np.zeros_like(MAP))
+    assert (found.sparsification, found.whole.filled.bad_known(3.0)) == (None, 100)
+    # Without truth a map counts as filled without being filled.
+    expected = [score(frame_scores.fill_background(MAP, valid), unknown)
+                for valid in (VALID, nowhere)]
     monkeypatch.delattr(frame_scores, 'fill_background')
-    assert score_frame(MAP, valid, unknown).whole.filled == expected
+    assert [score_frame(MAP, valid, unknown).whole.filled
+            for valid in (VALID, nowhere)] == expected

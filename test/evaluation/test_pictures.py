@@ -6,7 +6,7 @@ import pytest
 from stereo_bp_ros.evaluation import pictures
 from test.cases import every
 
-SIZES = [(240, 320), (480, 640)]
+SIZES = [(240, 320)]
 
 
 def ramp(height=8, width=64, high=63.0):
@@ -18,27 +18,18 @@ def inked(picture):
     return (np.abs(picture.astype(int) - np.array(pictures.PAPER)) > 24).any(axis=2)
 
 
-def test_a_disparity_has_the_same_colour_in_every_frame():
-    frame = ramp()
-    other = np.full_like(frame, 30.0)
-    column = int(np.argmin(np.abs(frame[0] - 30.0)))
-    other[0, 0] = frame[0, column]
-    np.testing.assert_array_equal(pictures.disparity_picture(frame, high=63)[0, column],
-                                  pictures.disparity_picture(other, high=63)[0, 0])
-
-
-def test_near_is_red_and_far_is_blue():
-    picture = pictures.disparity_picture(ramp(), low=0, high=63)
-    blue, _, red = picture[0, 0].astype(int)
-    assert blue > red
-    blue, _, red = picture[0, -1].astype(int)
-    assert red > blue
-
-
-def test_values_outside_the_range_take_the_colour_of_its_end():
+def test_a_disparity_has_one_colour_in_every_frame_from_far_blue_to_near_red():
     picture = pictures.disparity_picture(np.array([[-5.0, 0.0, 10.0, 99.0]]), low=0, high=10)
     np.testing.assert_array_equal(picture[0, 0], picture[0, 1])
     np.testing.assert_array_equal(picture[0, 3], picture[0, 2])
+    (blue, _, red), (blue_near, _, red_near) = picture[0, 1:3].astype(int)
+    assert blue > red
+    assert red_near > blue_near
+    frame = ramp()
+    alone = pictures.disparity_picture(frame[:1, 20:21], high=63)
+    np.testing.assert_array_equal(pictures.disparity_picture(frame, high=63)[0, 20], alone[0, 0])
+    with pytest.raises(ValueError, match='5 to 5'):
+        pictures.disparity_picture(frame, low=5, high=5)
 
 
 def test_invalid_pixels_are_darker_than_every_disparity():
@@ -53,25 +44,35 @@ def test_invalid_pixels_are_darker_than_every_disparity():
     assert picture[~invalid].max(axis=1).min() > 2 * max(pictures.INVALID)
 
 
-def test_a_range_that_does_not_rise_is_refused():
-    with pytest.raises(ValueError, match='5 to 5'):
-        pictures.disparity_picture(ramp(), low=5, high=5)
-
-
 def test_the_error_picture_tells_good_bad_missing_and_unknown_pixels():
-    truth = np.array([[10.0, 10.0, 10.0, np.nan, np.inf]], np.float32)
-    disparity = np.array([[10.1, 40.0, -1.0, 10.0, -1.0]], np.float32)
+    truth = np.array([[10.0, 10.0, 10.0, np.nan, np.inf, 0.0, 0.0]], np.float32)
+    disparity = np.array([[10.1, 40.0, -1.0, 10.0, -1.0, 1.0, 1.01]], np.float32)
     picture = pictures.error_picture(disparity, truth, disparity >= 0)
-    assert picture[0].tolist() == [
-        list(pictures.ERROR_STEPS[0][1]), list(pictures.ERROR_STEPS[-1][1]),
-        list(pictures.MISSING), list(pictures.UNKNOWN), list(pictures.UNKNOWN)]
+    # A pixel at the limit of a step belongs to it.
+    steps = [colour for limit, colour in pictures.ERROR_STEPS if limit in (1.0, 2.0)]
+    assert picture[0].tolist() == [list(colour) for colour in (
+        pictures.ERROR_STEPS[0][1], pictures.ERROR_STEPS[-1][1], pictures.MISSING,
+        pictures.UNKNOWN, pictures.UNKNOWN, *steps)]
+    legend = {tuple(map(int, colour)) for colour in pictures.error_bar(240)[:, 1]}
+    assert {colour for _, colour in pictures.ERROR_STEPS} <= legend
 
 
-def test_a_pixel_at_the_limit_of_a_step_belongs_to_it():
-    truth = np.zeros((1, 2), np.float32)
-    picture = pictures.error_picture(np.array([[1.0, 1.01]], np.float32), truth)
-    colours = [list(colour) for limit, colour in pictures.ERROR_STEPS if limit in (1.0, 2.0)]
-    assert picture[0].tolist() == colours
+def test_a_comparison_has_two_panels_without_truth_and_four_with_at_any_size():
+    height, width = SIZES[0]
+    left = np.full((height, width), 128, np.uint8)
+    disparity = ramp(height, width, 60)
+    without = pictures.comparison(left, disparity, high=60)
+    full = pictures.comparison(left, disparity, truth=disparity, high=60, columns=2)
+    assert 2 * width < without.shape[1] < 3 * width
+    assert full.shape[0] > 2 * height
+    good = (full == pictures.ERROR_STEPS[0][1]).all(axis=2).sum()
+    assert good >= height * width
+    for size in ((1, 1), (2, 40), (23, 30)):
+        image, disparity = np.zeros(size, np.uint8), np.full(size, 3.0, np.float32)
+        drawn = pictures.comparison(image, disparity, np.ones(size, bool), low=0.0, high=7.0)
+        assert min(drawn.shape[0] - size[0], drawn.shape[1] - size[1]) > 0
+    with pytest.raises(ValueError, match='0 panels'):
+        pictures.sheet([])
 
 
 def test_inputs_of_all_kinds_become_bgr():
@@ -80,23 +81,6 @@ def test_inputs_of_all_kinds_become_bgr():
     assert pictures.grey_picture(wide)[1, 0].tolist() == [255, 255, 255]
     colour = np.full((2, 3, 3), (1, 2, 3), np.uint8)
     assert pictures.grey_picture(colour)[0, 0].tolist() == [3, 2, 1]
-
-
-@pytest.mark.parametrize(('height', 'width'), SIZES)
-def test_panels_appear_unchanged_on_the_sheet_with_paper_around_them(height, width):
-    panels = [(f'panel {n}', np.full((height, width, 3), 60 * n + 60, np.uint8))
-              for n in range(3)]
-    sheet = pictures.sheet(panels, columns=2, title='a title')
-    assert sheet.dtype == np.uint8
-    for _, picture in panels:
-        rows, cols = np.nonzero((sheet == picture[0, 0]).all(axis=2))
-        # Anti-aliased text may hit the grey of a panel here and there; the panel is a full box.
-        box = (slice(int(np.median(rows)) - height // 4, int(np.median(rows)) + height // 4),
-               slice(int(np.median(cols)) - width // 4, int(np.median(cols)) + width // 4))
-        assert (sheet[box] == picture[0, 0]).all()
-        assert len(rows) >= height * width
-    assert not inked(sheet)[:, :8].any()
-    assert not inked(sheet)[-8:].any()
 
 
 @pytest.mark.parametrize(('height', 'width'), SIZES)
@@ -116,7 +100,7 @@ def test_captions_are_legible_and_stay_between_the_panels(height, width):
 
 
 @pytest.mark.parametrize(('height', 'width'), SIZES)
-@pytest.mark.parametrize('high', [15.0, 60.0, 127.0, 255.5, 0.3])
+@pytest.mark.parametrize('high', [15.0, 255.5, 0.3])
 def test_labels_of_the_colour_bar_do_not_touch(height, width, high):
     bar = pictures.disparity_bar(height, 0.0, high)
     assert bar.shape[0] == height
@@ -135,33 +119,3 @@ def test_the_colour_bar_shows_the_colours_of_the_picture():
     colours = bar[inked(bar[:, :4]).all(axis=1)][:, 1]
     np.testing.assert_array_equal(colours[0], top)
     np.testing.assert_array_equal(colours[-1], bottom)
-
-
-def test_the_legend_of_errors_has_all_their_colours():
-    colours = {tuple(int(part) for part in colour)
-               for colour in pictures.error_bar(240)[:, 1]}
-    assert {colour for _, colour in pictures.ERROR_STEPS} <= colours
-
-
-@pytest.mark.parametrize(('height', 'width'), SIZES)
-def test_a_comparison_has_two_panels_without_truth_and_four_with(height, width):
-    left = np.full((height, width), 128, np.uint8)
-    disparity = ramp(height, width, 60)
-    without = pictures.comparison(left, disparity, high=60)
-    full = pictures.comparison(left, disparity, truth=disparity, high=60, columns=2)
-    assert 2 * width < without.shape[1] < 3 * width
-    assert full.shape[0] > 2 * height
-    good = (full == pictures.ERROR_STEPS[0][1]).all(axis=2).sum()
-    assert good >= height * width
-
-
-def test_a_sheet_without_panels_is_refused():
-    with pytest.raises(ValueError, match='0 panels'):
-        pictures.sheet([])
-
-
-@pytest.mark.parametrize('size', [(1, 1), (2, 40), (12, 16), (23, 30), (24, 30)])
-def test_a_picture_of_any_size_is_compared(size):
-    image, disparity = np.zeros(size, np.uint8), np.full(size, 3.0, np.float32)
-    drawn = pictures.comparison(image, disparity, np.ones(size, bool), low=0.0, high=7.0)
-    assert min(drawn.shape[0] - size[0], drawn.shape[1] - size[1]) > 0

@@ -29,11 +29,22 @@ PICTURES = ('/left/image_rect', '/disparity_color', '/evaluation/truth', '/evalu
             '/evaluation/confidence')
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def evaluation():
     with Evaluation({'own': MatcherConfig(**SETTINGS)}, ['bm'],
                     Method(repeat=2, consistency=True)) as found:
         yield found
+
+
+@pytest.fixture(scope='module')
+def street(tmp_path_factory, evaluation) -> tuple[list[Pair], list, dict[str, list]]:
+    """Pairs of a rendered street, what was judged, and what was recorded."""
+    drawn = RoadSequence(width=96, height=64, max_disparity=12, frames=3)
+    pairs = list(Sources([Input('street', drawn)]).pairs())
+    folder = tmp_path_factory.mktemp('street')
+    judged, found = recorded(folder / 'x.mcap', evaluation, pairs)
+    assert [path.name for path in folder.iterdir()] == ['x.mcap']       # no folder beside it
+    return pairs, judged, found
 
 
 def recorded(path, evaluation, pairs) -> tuple[list, dict[str, list]]:
@@ -61,19 +72,12 @@ def picture(message) -> np.ndarray:
     return cv2.imdecode(np.asarray(message.data), cv2.IMREAD_COLOR)
 
 
-def street(frames: int) -> list[Pair]:
-    drawn = RoadSequence(width=96, height=64, max_disparity=12, frames=frames)
-    return list(Sources([Input('street', drawn)]).pairs())
-
-
 def pair(name: str, textured_pair, stamp_ns=None, **known) -> Pair:
     return Pair(name, *textured_pair(64, 48, 4), stamp_ns=stamp_ns, **known)
 
 
-def test_a_street_is_recorded_with_pictures_numbers_and_stamps(tmp_path, evaluation):
-    pairs = street(frames=3)
-    judged, found = recorded(tmp_path / 'x.mcap', evaluation, pairs)
-    assert [path.name for path in tmp_path.iterdir()] == ['x.mcap']     # no folder beside it
+def test_a_street_is_recorded_with_pictures_numbers_and_stamps(street):
+    pairs, judged, found = street
     stamps = [one.stamp_ns for one in pairs]
     assert len(stamps) == 3
     for topic in (*PICTURES, '/left/camera_info', '/latency'):
@@ -109,28 +113,25 @@ def test_a_street_is_recorded_with_pictures_numbers_and_stamps(tmp_path, evaluat
 
 def test_pairs_without_a_later_stamp_come_a_second_after_each_other(tmp_path, evaluation,
                                                                     textured_pair):
-    stamps = [None, None, 5 * STEP_NS + 7, 5 * STEP_NS + 7, 2 * STEP_NS, None, 9 * STEP_NS]
-    _, found = recorded(tmp_path / 'x.mcap', evaluation, [
-        pair(str(number), textured_pair, stamp) for number, stamp in enumerate(stamps)])
+    stamps = [None, 5 * STEP_NS + 7, 5 * STEP_NS + 7, 2 * STEP_NS, 9 * STEP_NS]
+    pairs = [pair(str(number), textured_pair, stamp) for number, stamp in enumerate(stamps)]
+    pairs[1] = pair('1', textured_pair, stamps[1], calibration=Calibration(9, 1, 0, 0, 0),
+                    truth=np.full((48, 64), 4, np.float32))
+    _, found = recorded(tmp_path / 'x.mcap', evaluation, pairs)
     assert [time for time, _ in found['/left/image_rect']] == [
-        0, STEP_NS, 5 * STEP_NS + 7, 6 * STEP_NS + 7, 7 * STEP_NS + 7, 8 * STEP_NS + 7,
-        9 * STEP_NS]
+        0, 5 * STEP_NS + 7, 6 * STEP_NS + 7, 7 * STEP_NS + 7, 9 * STEP_NS]
+    # What a pair does not have is not recorded.
+    for topics, count in (
+            (('/left/image_rect', '/disparity_color', '/evaluation/confidence',
+              '/evaluation/score/coverage'), 5),
+            (('/left/camera_info', '/evaluation/truth', '/evaluation/error',
+              '/evaluation/score/mae', '/evaluation/depth/mean_m'), 1),
+            (('/evaluation/device_ms',), 0)):
+        assert {len(found.get(topic, ())) for topic in topics} == {count}
 
 
-def test_what_a_pair_does_not_have_is_not_recorded(tmp_path, evaluation, textured_pair):
-    _, found = recorded(tmp_path / 'x.mcap', evaluation, [
-        pair('a', textured_pair), pair('b', textured_pair, calibration=Calibration(9, 1, 0, 0, 0),
-                                       truth=np.full((48, 64), 4, np.float32))])
-    assert {topic: len(one) for topic, one in found.items() if topic in (
-        *PICTURES, '/left/camera_info', '/evaluation/score/coverage', '/evaluation/depth/mean_m',
-        '/evaluation/score/mae', '/evaluation/device_ms')} == {
-            '/left/image_rect': 2, '/disparity_color': 2, '/evaluation/confidence': 2,
-            '/evaluation/score/coverage': 2, '/left/camera_info': 1, '/evaluation/truth': 1,
-            '/evaluation/error': 1, '/evaluation/score/mae': 1, '/evaluation/depth/mean_m': 1}
-
-
-def test_the_layout_shows_topics_of_a_recording_in_their_types(tmp_path, evaluation, repository):
-    _, found = recorded(tmp_path / 'x.mcap', evaluation, street(frames=1))
+def test_the_layout_shows_topics_of_a_recording_in_their_types(street, repository):
+    _, _, found = street
     types = {topic: one[0][1].__msgtype__ for topic, one in found.items()}
     layout = json.loads((repository / 'config/stereo_bp_evaluation.foxglove.json').read_text())
     for panel in layout['configById'].values():
@@ -189,8 +190,7 @@ def test_evaluate_writes_a_recording(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize(('arguments', 'words'), [
     (['--mcap', 'x.bag'], 'has to end in .mcap'), (['--mcap', 'no/such/x.mcap'], 'no folder'),
-    (['--mcap', 'x.mcap', '--workers', '2'], 'exclude each other'),
-    (['--mcap', 'x.mcap', '--sweep', 'levels=2:3:1', '--output', 'out'], 'exclude each other')])
+    (['--mcap', 'x.mcap', '--workers', '2'], 'exclude each other')])
 def test_what_does_not_go_with_a_recording_is_one_line(folder, capsys, monkeypatch, arguments,
                                                        words):
     monkeypatch.chdir(folder.parent)

@@ -32,27 +32,17 @@ def naive_near(truth, distance):
     return near
 
 
-def test_both_sides_of_a_step_are_edges():
-    truth = np.array([[5, 5, 5, 9, 9, 9]] * 2, np.float32)
-    assert regions.depth_edges(truth).tolist() == [[False, False, True, True, False, False]] * 2
-
-
-def test_a_slanted_surface_has_no_edge_across_a_gap_and_a_step_has():
-    slanted = np.array([[5, nan, nan, nan, 9, nan, nan, nan, 13]], np.float32)
-    assert not regions.depth_edges(slanted).any()
-    step = np.array([[5, nan, nan, nan, 9.5]], np.float32)
-    assert regions.depth_edges(step).tolist() == [[True, False, False, False, True]]
-
-
-@pytest.mark.parametrize(('unknown', 'is_edge'), [(7, True), (8, False)])
-def test_known_pixels_too_far_apart_have_no_edge_between_them(unknown, is_edge):
-    truth = np.array([[5, *[nan] * unknown, 50]], np.float32)
-    assert regions.depth_edges(truth).any() == is_edge
-
-
-def test_the_ends_of_a_row_and_the_beginning_of_the_next_are_no_neighbours():
-    truth = np.array([[5, 5, nan, nan], [nan, nan, 50, 50]], np.float32)
-    assert not regions.depth_edges(truth).any()
+@pytest.mark.parametrize(('row', 'edges'), [
+    ([5, 5, 5, 9, 9, 9], [2, 3]),               # both sides of a step
+    ([5, nan, nan, nan, 9, nan, nan, nan, 13], []),         # a slanted surface
+    ([5, nan, nan, nan, 9.5], [0, 4]), ([5, *[nan] * 7, 50], [0, 8]),
+    ([5, *[nan] * 8, 50], [])])                 # too far apart
+def test_edges_are_steps_between_known_pixels(row, edges):
+    truth = np.array([row] * 2, np.float32)
+    assert np.argwhere(regions.depth_edges(truth)).tolist() == [
+        [y, x] for y in (0, 1) for x in edges]
+    # The ends of a row and the beginning of the next are no neighbours.
+    assert not regions.depth_edges(np.array([[5, nan], [nan, 50]], np.float32)).any()
 
 
 @given(truths, st.integers(0, 3))
@@ -77,43 +67,6 @@ def test_principal_points_that_differ_shift_the_distance():
     assert bins['64_inf_m'].tolist() == [[False, True]]
 
 
-@pytest.mark.parametrize('kind', [bool, np.uint8])
-def test_a_mask_of_vehicles_parts_them_from_the_background(kind):
-    truth = np.full((2, 3), 9, np.float32)
-    mask = np.array([[0, 3, 0], [0, 0, 1]]).astype(kind)
-    found = regions.find_regions(truth, mask)
-    assert found['vehicles'].tolist() == [[False, True, False], [False, False, True]]
-    assert (found['background'] == ~found['vehicles']).all()
-    assert (found['near_edges'] == ~found['away_from_edges']).all()
-    with pytest.raises(ValueError, match='mask of vehicles'):
-        regions.find_regions(truth, mask[:1])
-
-
-def test_every_class_is_a_region_and_classes_may_overlap():
-    truth = np.full((1, 3), 9, np.float32)
-    found = regions.find_regions(truth, classes={'pole': np.array([[0, 5, 5]], np.uint8),
-                                                 'thin': np.array([[True, True, False]])})
-    assert found['class_pole'].tolist() == [[False, True, True]]
-    assert found['class_thin'].tolist() == [[True, True, False]]
-    with pytest.raises(ValueError, match='the mask of the class pole has shape'):
-        regions.find_regions(truth, classes={'pole': np.ones((1, 2), bool)})
-
-
-def test_a_mask_of_occluded_pixels_parts_them_from_the_others():
-    truth = np.full((1, 3), 9, np.float32)
-    found = regions.find_regions(truth, occluded=np.array([[True, False, False]]))
-    assert found['occluded'].tolist() == [[True, False, False]]
-    assert (found['not_occluded'] == ~found['occluded']).all()
-    with pytest.raises(ValueError, match='mask of occluded pixels'):
-        regions.find_regions(truth, occluded=np.zeros((3, 1), bool))
-
-
-def test_only_what_is_known_is_parted():
-    truth = np.full((2, 3), 9, np.float32)
-    assert set(regions.find_regions(truth)) == {'near_edges', 'away_from_edges'}
-    assert len(regions.find_regions(truth, None, Calibration(1, 1, 0, 0, 0))) == 10
-
-
 def test_further_windows_are_masks_beside_the_bins():
     truth = np.array([[100, 50, 40, 20, 10, 5, 2.5, 2, 1, 0, nan]], np.float32)
     calibration = Calibration(100, 1, 0, 0, 0)      # 1, 2, 2.5, 5, 10, 20, 40, 50, 100 m, far
@@ -124,3 +77,24 @@ def test_further_windows_are_masks_beside_the_bins():
         found['2_16_m'], found['2_4_m'] | found['4_8_m'] | found['8_16_m'])
     assert np.flatnonzero(found['2.5_50_m']).tolist() == [2, 3, 4, 5, 6]
     assert np.flatnonzero(found['20_inf_m']).tolist() == [5, 6, 7, 8, 9]
+
+
+def test_masks_part_a_frame_into_regions():
+    truth = np.full((2, 3), 9, np.float32)
+    mask = np.array([[0, 3, 0], [0, 0, 1]], np.uint8)
+    found = regions.find_regions(truth, mask, occluded=mask > 0, classes={
+        'pole': mask, 'thin': mask < 2})
+    assert set(found) == {'near_edges', 'away_from_edges', 'vehicles', 'background', 'occluded',
+                          'not_occluded', 'class_pole', 'class_thin'}
+    for name in ('vehicles', 'occluded', 'class_pole'):
+        assert found[name].tolist() == [[False, True, False], [False, False, True]]
+    assert found['class_thin'].tolist() == [[True, False, True], [True, True, True]]
+    for name, other in (('background', 'vehicles'), ('near_edges', 'away_from_edges'),
+                        ('not_occluded', 'occluded')):
+        assert (found[name] == ~found[other]).all()
+    assert set(regions.find_regions(truth)) == {'near_edges', 'away_from_edges'}
+    for options, words in (({'vehicles': mask[:1]}, 'mask of vehicles'),
+                           ({'occluded': mask[:1] > 0}, 'mask of occluded pixels'),
+                           ({'classes': {'pole': mask[:1]}}, 'mask of the class pole has shape')):
+        with pytest.raises(ValueError, match=words):
+            regions.find_regions(truth, **options)

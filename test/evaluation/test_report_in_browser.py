@@ -49,52 +49,38 @@ def test_a_page_fails_nowhere_and_fetches_nothing(page, path):
     assert page.said == []
     assert {address for address in page.fetched if not address.startswith('data:')} == {
         path.as_uri()}
-
-
-def test_nothing_can_be_fetched_even_by_a_script(page):
+    # Not even by a script.
     assert page.value('fetch("http://localhost:9/x").then(() => "fetched", () => "refused")'
                       ) == 'refused'
     assert any('Content Security Policy' in line for line in page.said)
 
 
-def test_the_slider_moves_by_the_keys(page):
+def test_the_slider_moves_by_keys_buttons_order_and_links(page):
     assert page.value(SHOWN) == [4]                     # the worst one
     page.value('document.querySelector(".viewer input").focus()')
-    page.press('ArrowRight', 39)
-    assert page.value(SHOWN) == [3]
-    page.press('End', 35)
-    assert page.value(SHOWN) == [0]
-    assert page.value('document.querySelector("output").textContent') == '5 of 5'
-    page.press('Home', 36)
-    assert page.value(SHOWN) == [4]
+    for key, code, place in (('ArrowRight', 39, 3), ('End', 35, 0), ('Home', 36, 4)):
+        page.press(key, code)
+        assert page.value(SHOWN) == [place]
+    assert page.value('document.querySelector("output").textContent') == '1 of 5'
     # Those who hear the page are told which frame it is.
     assert page.value('document.querySelector(".viewer input").getAttribute("aria-valuetext")'
                       ) == page.value('document.querySelector(".frame h3").textContent')
-    assert page.said == []
-
-
-def test_buttons_step_and_stay_within_the_frames(page):
     click = 'document.querySelector("button[data-step=\\"%d\\"]").click()'
-    page.value(click % -1)
+    page.value(click % -1)                              # steps stay within the frames
     assert page.value(SHOWN) == [4]
     for _ in range(7):
         page.value(click % 1)
     assert page.value(SHOWN) == [0]
-
-
-def test_the_order_of_the_sequence_keeps_the_frame(page):
+    page.value('document.querySelectorAll("ol a")[0].click()')
+    page.value('new Promise((done) => setTimeout(done, 50))')
+    assert page.value(SHOWN) == [4]
     page.value('(() => { const order = document.querySelector("select"); order.value = "time"; '
                'order.dispatchEvent(new Event("change")); })()')
-    assert page.value(SHOWN) == [4]
+    assert page.value(SHOWN) == [4]                     # the order of the sequence keeps it
     assert page.value('document.querySelector(".viewer input").value') == '4'
-    page.value('document.querySelector("button[data-step=\\"-1\\"]").click()')
+    page.value(click % -1)
     assert page.value(SHOWN) == [3]
-
-
-def test_a_link_of_the_list_shows_its_frame(page):
-    page.value('document.querySelectorAll("ol a")[2].click()')
-    page.value('new Promise((done) => setTimeout(done, 50))')
-    assert page.value(SHOWN) == [2]
+    assert page.said == []
 
 
 def test_without_scripts_and_on_paper_every_frame_is_there(page, path):
@@ -114,8 +100,7 @@ def test_without_scripts_and_on_paper_every_frame_is_there(page, path):
         page.call('Emulation.setScriptExecutionDisabled', value=False)
 
 
-@pytest.mark.parametrize('scheme', ['light', 'dark'])
-@pytest.mark.parametrize('width', [400, 1280])
+@pytest.mark.parametrize(('width', 'scheme'), [(400, 'dark'), (1280, 'light')])
 def test_a_page_fits_its_window_in_both_schemes(page, width, scheme):
     page.look(width, scheme=scheme)
     assert page.value('document.documentElement.scrollWidth') <= width

@@ -46,19 +46,6 @@ def test_a_pair_is_compared_with_the_one_before(evaluation, pairs):
         assert changed.static < same.static - 16 * 16
 
 
-@pytest.mark.parametrize('change', [
-    {'stamp_ns': None}, {'stamp_ns': 10**18}, {'stamp_ns': 10**18 + runs.FOLLOWS_NS + 1}])
-def test_pairs_of_no_sequence_do_not_follow_each_other(evaluation, pairs, change):
-    found = judged(evaluation, [pairs[0], dataclasses.replace(pairs[2], **change)])
-    assert found[1]['bp'].followed == 0
-
-
-def test_another_size_does_not_follow(evaluation, pairs, textured_pair):
-    left, right = textured_pair(112, 48, 6)
-    larger = Pair('', left, right, stamp_ns=pairs[1].stamp_ns)
-    assert judged(evaluation, [pairs[0], larger])[1]['bp'].followed == 0
-
-
 def test_a_part_of_a_sequence_has_the_figures_of_the_whole_one(evaluation, pairs):
     whole = judged(evaluation, pairs)
     evaluation.follow(pairs[1])
@@ -72,3 +59,11 @@ def test_figures_without_a_truth_cost_nothing_unless_they_are_asked_for(pairs, m
     monkeypatch.setattr(runs, 'judge_consistency', None)
     with Evaluation({'bp': CONFIG}, ['bm'], Method(1)) as evaluation:
         assert judged(evaluation, pairs[:1]) == [{'bp': None, 'bm': None}]
+
+
+def test_pairs_of_no_sequence_or_another_size_do_not_follow_each_other(evaluation, pairs,
+                                                                       textured_pair):
+    larger = Pair('', *textured_pair(112, 48, 6), stamp_ns=pairs[1].stamp_ns)
+    for other in (larger, *(dataclasses.replace(pairs[2], stamp_ns=stamp) for stamp in (
+            None, 10**18, 10**18 + runs.FOLLOWS_NS + 1))):
+        assert judged(evaluation, [pairs[0], other])[1]['bp'].followed == 0

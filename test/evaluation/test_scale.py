@@ -26,7 +26,6 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import files, sources
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 
 pytest.importorskip('numba')
 dask = pytest.importorskip('dask')
@@ -38,7 +37,9 @@ psutil = pytest.importorskip('psutil')
 from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
 from test.cases import every  # noqa: E402
 
-PAIRS = 24
+PAIRS = 16
+
+
 CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=16, backend='cpu', num_threads=1)
 METHOD = Method(repeat=1)
 COMMAND = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'evaluate', '--repeat', '1',
@@ -69,12 +70,6 @@ def bag(tmp_path_factory, textured_pair) -> pathlib.Path:
         (10**18 + index * 10**8, *textured_pair(64, 48, 3 + index % 5, index),
          np.full((48, 64), 3 + index % 5, np.float32)) for index in range(PAIRS)))
     return path
-
-
-@pytest.fixture(scope='module')
-def cluster() -> Iterator[scale.Cluster]:
-    with scale.Cluster(2) as found:
-        yield found
 
 
 @pytest.fixture
@@ -113,32 +108,27 @@ def spread(cluster: scale.Cluster, path: pathlib.Path, size: int = 3,
 
 @pytest.mark.parametrize('kind', ['folder', 'bag'])
 def test_processes_find_what_one_process_finds_in_the_same_order(request, cluster, kind):
-    path = request.getfixturevalue(kind)
-    found = [scores(result.to_dict()) for result in spread(cluster, path)]
-    assert found == serial(path)
-    assert len(found) == PAIRS
-    assert cluster.backend == 'cpu'
-
-
-@pytest.mark.parametrize('kind', ['folder', 'bag'])
-def test_a_chunk_is_compared_with_the_pair_before_it(request, cluster, kind):
     path, method = request.getfixturevalue(kind), Method(repeat=1, consistency=True)
     plan = scale.Plan({'sad': CONFIG}, method=method)
-    found = [scores(result.to_dict())
-             for result in cluster.judge(plan, chunks_of(path, 3))]
+    found = [scores(result.to_dict()) for result in cluster.judge(plan, chunks_of(path, 3))]
+    # The first pair of a chunk is compared with the one before it.
     assert found == serial(path, method)
+    assert len(found) == PAIRS
+    assert (cluster.backend, cluster.workers) == ('cpu', 2)
 
 
-def test_sums_over_many_pixels_do_not_depend_on_the_threads_of_a_process(cluster):
+def test_sums_over_many_pixels_do_not_depend_on_the_threads_of_a_process(cluster, tmp_path):
     # Workers have one for linear algebra; where there are more, it splits large sums.
-    street = RoadSequence(width=240, height=160, max_disparity=14, frames=3)
-    pairs = sources.Sources([sources.Input('street', street)])
+    left = np.random.default_rng(0).integers(0, 256, (160, 240), np.uint8)
+    right = np.array([np.roll(row, -(y // 12)) for y, row in enumerate(left)])     # a road
+    for side, image in (('left', left), ('right', right)):
+        (tmp_path / side).mkdir()
+        for index in range(3):
+            files.write_image(tmp_path / side / f'{10**18 + index}.png', image)
     method = Method(repeat=1, consistency=True)
-    with Evaluation({'sad': CONFIG}, method=method) as evaluation:
-        alone = [scores(one.result.to_dict()) for one in judge_all(evaluation, pairs.unread())]
     found = [scores(one.to_dict()) for one in cluster.judge(
-        scale.Plan({'sad': CONFIG}, method=method), pairs.chunks(2))]
-    assert found == alone
+        scale.Plan({'sad': CONFIG}, method=method), chunks_of(tmp_path, 2))]
+    assert found == serial(tmp_path, method)
     assert every(one['consistency']['road_rms'] for one in found)
 
 
@@ -166,7 +156,8 @@ class Slow(Collector):
 
 def test_results_wait_for_those_before_them(cluster, folder, tmp_path):
     slow = sorted(path.stem for path in (folder / 'left').iterdir())[1]
-    found = [result.name for result in spread(cluster, folder, collector=Slow(tmp_path, 1, slow))]
+    slowed = Slow(tmp_path, 0.5, slow)
+    found = [result.name for result in spread(cluster, folder, collector=slowed)]
     assert found == sorted(found)
     processes = {path.name.split('.')[1] for path in tmp_path.iterdir()}
     assert processes == {str(pid) for pid in cluster.processes}
@@ -234,12 +225,6 @@ def test_a_failure_that_nobody_has_foreseen_is_a_line_as_well(cluster, folder):
         list(spread(cluster, folder, collector=Refuses()))
 
 
-def test_there_are_as_many_workers_as_asked_for(cluster):
-    with scale.Cluster(1) as one:
-        assert (one.workers, len(one.processes)) == (1, 1)
-    assert (cluster.workers, len(cluster.processes)) == (2, 2)
-
-
 def test_workers_keep_freed_memory(cluster):
     environments = [psutil.Process(pid).environ() for pid in cluster.processes]
     assert [{name: int(found[name]) for name in transport.KEPT_MEMORY}
@@ -259,25 +244,8 @@ def test_an_engine_stays_from_chunk_to_chunk(cluster, folder, tmp_path, monkeypa
     judge.teardown(None)
 
 
-@pytest.mark.parametrize('when', ['before', 'between'])
-def test_a_worker_that_ends_hands_out_no_part_as_the_whole(folder, when):
-    class Ends:
-        def __deepcopy__(self, memo):
-            return self
-
-        def collect(self, place, evaluation, matched):
-            judge._ended = True
-
-    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=Ends()), 'name')
-    judge.setup(type('Worker', (), {'name': 0}))
-    if when == 'before':
-        judge.teardown(None)
-    done = judge.judge(next(chunks_of(folder, 5)))
-    judge.teardown(None)
-    assert (done.results, done.stopped, done.error) == ([], True, '')
-
-
 def test_a_worker_ends_without_waiting_for_the_pair_in_progress(folder, monkeypatch):
+    """Of the chunk it hands out no part as the whole."""
     begun, ends = threading.Event(), threading.Event()
     closed = []
 
@@ -292,24 +260,34 @@ def test_a_worker_ends_without_waiting_for_the_pair_in_progress(folder, monkeypa
     monkeypatch.setattr(Evaluation, 'close', lambda evaluation: closed.append(evaluation))
     judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=Stays()), 'name')
     judge.setup(type('Worker', (), {'name': 0}))
+    chunk = next(chunks_of(folder, 5))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        done = pool.submit(judge.judge, next(chunks_of(folder, 5)))
+        stopped = pool.submit(judge.judge, chunk)
         assert begun.wait(60)
         judge.teardown(None)
         assert not closed                   # it matches still
         ends.set()
-        assert done.result(60).stopped
+        for done in (stopped.result(60), judge.judge(chunk)):
+            assert (done.results, done.stopped, done.error) == ([], True, '')
     assert len(closed) == 1
 
 
-def test_the_range_of_a_pair_is_its_own(textured_pair):
-    known, unknown = (sources.Pair(name, *textured_pair(64, 48, 5), disparities=disparities)
-                      for name, disparities in (('known', 32), ('unknown', None)))
-    for pairs in ((known, unknown), (unknown, known)):
-        with Evaluation({'sad': CONFIG}, method=METHOD) as evaluation:
-            ranges = {one.name: evaluation.judge(one).result.matchers['sad'].disparity_range
-                      for one in pairs}
-        assert ranges == {'known': 32, 'unknown': 16}
+def test_the_command_spreads_several_paths_over_processes_of_its_own(
+        cluster, bag, folder, capsys, monkeypatch):
+    started, kept = [], []
+    monkeypatch.setattr(scale, 'Cluster', lambda *asked: (
+        started.append(asked), contextlib.nullcontext(cluster))[1])
+    monkeypatch.setattr(transport, 'keep_freed_memory', lambda: kept.append(True))
+    arguments = [bag, folder, '--limit', '4', '--consistency']
+    found = report_of(capsys, *arguments, '--workers', '2')
+    assert started == [(2, '')]
+    monkeypatch.setitem(sys.modules, 'distributed', None)       # one worker is this process
+    kept.clear()
+    alone = report_of(capsys, *arguments, '--workers', '1')
+    assert kept == [True]
+    assert (found['workers'], alone['workers'], alone['settings']['num_threads']) == (2, 1, 1)
+    assert scores(found) == scores(alone)
+    assert list(found['by_input']) == [bag.name, folder.name]
 
 
 def test_workers_take_the_devices_in_turn():
@@ -348,54 +326,6 @@ def test_the_command_reports_the_same_from_a_cluster_that_is_there(scheduler, fo
     shown, shown_alone = (pictures(tmp_path / name) for name in ('report', 'alone'))
     assert len([title for title in shown if title.startswith('image, disparity')]) == 9
     assert shown == shown_alone
-
-
-def test_the_command_starts_processes_of_its_own(bag, capsys, monkeypatch):
-    found = report_of(capsys, bag, '--workers', '2')
-    assert found['workers'] == 2
-    monkeypatch.setitem(sys.modules, 'distributed', None)       # one worker is this process
-    alone = report_of(capsys, bag, '--workers', '1')
-    assert (alone['workers'], alone['settings']['num_threads']) == (1, 1)
-    assert scores(found['pairs']) == scores(alone['pairs'])
-    assert [worker for worker in workers_of(psutil.Process())
-            if worker.create_time() > time.time() - 1] == []
-
-
-@pytest.mark.slow
-def test_several_paths_are_spread_as_well(bag, folder, tmp_path, capsys):
-    arguments = [bag, folder, '--limit', '5', '--consistency', '--set', 'num_threads=1']
-    found = report_of(capsys, *arguments, '--workers', '2', '--output', tmp_path / 'spread')
-    alone = report_of(capsys, *arguments, '--output', tmp_path / 'alone')
-    assert scores(found) == scores(alone)
-    assert list(found['by_input']) == [bag.name, folder.name]
-    assert pictures(tmp_path / 'spread') == pictures(tmp_path / 'alone') != {}
-
-
-@pytest.mark.slow
-def test_a_scenario_is_spread_as_well(folder, tmp_path, capsys):
-    (tmp_path / 'drive').symlink_to(folder)
-    path = tmp_path / 'scenario.yaml'
-    path.write_text("""
-inputs: [drive, {rendered: {width: 96, height: 64, max_disparity: 12, frames: 3}}]
-settings: {stereo_algorithm: sad, disparity_range: 16, backend: cpu, num_threads: 1}
-limit: 4
-repeat: 1
-conditions: [mean.score.density >= 1, mean.score.bad_3_estimated <= 0]
-""")
-    reports = []
-    for more in ([], ['--workers', '2']):
-        assert main(['evaluate', '--scenario', str(path), '--json', *more]) == 1
-        reports.append(scores(json.loads(capsys.readouterr().out)))
-    assert reports[0] == reports[1]
-    assert [one['passed'] for one in reports[0]['conditions']] == [True, False]
-    assert reports[0]['frames'] == 7
-
-
-def test_one_process_keeps_freed_memory_as_well(folder, monkeypatch, capsys):
-    kept = []
-    monkeypatch.setattr(transport, 'keep_freed_memory', lambda: kept.append(True))
-    report_of(capsys, folder, '--limit', '1')
-    assert kept == [True]
 
 
 def workers_of(command: psutil.Process) -> list[psutil.Process]:

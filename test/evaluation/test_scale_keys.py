@@ -35,32 +35,26 @@ def listening(*processes: int) -> set[tuple[str, int]]:
             if connection.status == psutil.CONN_LISTEN}
 
 
-@pytest.fixture(scope='module')
-def cluster() -> Iterator[scale.Cluster]:
-    with scale.Cluster(1) as found:
-        yield found
-
-
-@pytest.fixture(scope='module')
-def places(request) -> set[tuple[str, int]]:
-    """Where the command and its worker listen; a plugin of pytest may do so, too."""
-    before = listening(os.getpid())
-    cluster = request.getfixturevalue('cluster')
-    return listening(os.getpid(), *cluster.processes) - before
-
-
-def test_processes_listen_on_this_machine_alone(places):
-    assert len(places) == 3         # scheduler, nanny and worker
-    assert {host for host, _ in places} == {'127.0.0.1'}
-
-
 @pytest.mark.parametrize(('scheme', 'why'), [
     ('tcp', r'closed|Timed out'), ('tls', 'certificate does not match')])
-def test_a_client_without_the_keys_runs_nothing(cluster, scheme, why):
+def test_a_client_without_the_keys_runs_nothing(started, scheme, why):
     others = distributed.Security.temporary() if scheme == 'tls' else None
-    _, _, place = cluster.scheduler.rpartition('://')
+    _, _, place = started[0].scheduler.rpartition('://')
     with pytest.raises(OSError, match=why):
         distributed.Client(f'{scheme}://{place}', security=others, timeout=PATIENCE_S).close()
+
+
+def test_sockets_are_of_this_machine_alone_and_none_answers_a_stranger(started, tmp_path):
+    _, places = started
+    assert len(places) == 3         # scheduler, nanny and worker
+    assert {host for host, _ in places} == {'127.0.0.1'}
+    pem = tmp_path / 'stranger.pem'
+    stranger = distributed.Security.temporary()
+    pem.write_text(stranger.tls_client_key + stranger.tls_client_cert)
+    answers = [answer(place, keys, b'GET /sitemap.json HTTP/1.0\r\n\r\n')
+               for place in places for keys in (None, pem)]
+    # The record of TLS that says why it ends the connection.
+    assert every(reply == b'' or reply[:1] == b'\x15' for reply in answers), answers
 
 
 def answer(place: tuple[str, int], keys: pathlib.Path | None, request: bytes) -> bytes:
@@ -75,18 +69,6 @@ def answer(place: tuple[str, int], keys: pathlib.Path | None, request: bytes) ->
         connection.sendall(request)
         return connection.recv(4096)
     return b''
-
-
-@pytest.mark.parametrize('encrypted', [False, True])
-def test_no_socket_answers_a_stranger(places, tmp_path, encrypted):
-    keys = tmp_path / 'stranger.pem'
-    stranger = distributed.Security.temporary()
-    keys.write_text(stranger.tls_client_key + stranger.tls_client_cert)
-    answers = {place: answer(place, keys if encrypted else None,
-                             b'GET /sitemap.json HTTP/1.0\r\n\r\n')
-               for place in places}
-    # The record of TLS that says why it ends the connection.
-    assert every(reply == b'' or reply[:1] == b'\x15' for reply in answers.values()), answers
 
 
 @pytest.mark.parametrize(('scheme', 'encrypted', 'why'), [
@@ -104,3 +86,11 @@ def test_without_a_scheduler_or_its_keys_the_command_says_so(tmp_path, monkeypat
     assert f'no worker by the scheduler {scheme}://127.0.0.1:1: ' in error
     assert why in error
     assert error.count('\n') == 1
+
+
+@pytest.fixture(scope='module')
+def started() -> Iterator[tuple[scale.Cluster, set[tuple[str, int]]]]:
+    """A cluster, and where the command and its worker listen; plugins of pytest may do so, too."""
+    before = listening(os.getpid())
+    with scale.Cluster(1) as cluster:
+        yield cluster, listening(os.getpid(), *cluster.processes) - before

@@ -47,15 +47,13 @@ def measured_shift(image, reference, x, y, size, guess=(0.0, 0.0)):
     return found[:, 2] - (box[1].start, box[0].start)
 
 
-@pytest.mark.parametrize('errors', [{name: value} for name, value in ERRORS.items()] + [ERRORS],
-                         ids=lambda errors: '+'.join(errors))
-def test_truth_masks_and_left_image_stay_those_of_the_perfect_pair(errors):
-    frame, perfect = drawn(**errors), drawn()
+def test_truth_masks_and_left_image_stay_those_of_the_perfect_pair():
+    frame, perfect = drawn(**ERRORS), drawn()
     assert_same(frame, perfect, 'left', *TRUTH)
     assert np.mean(frame.right != perfect.right) > 0.5
 
 
-@pytest.mark.parametrize('rows', [-7, -1, 1, 6])
+@pytest.mark.parametrize('rows', [-7, 6])
 def test_a_vertical_offset_moves_the_rows_by_as_many(rows):
     right, perfect = drawn(vertical_offset_px=float(rows)).right, drawn().right
     inside, other = (slice(max(0, by), PERFECT.height + min(0, by)) for by in (rows, -rows))
@@ -69,51 +67,48 @@ def test_a_vertical_offset_moves_the_rows_by_as_many(rows):
     assert np.abs(np.diff(right.astype(int), axis=0)).sum(axis=1).min() > 0
 
 
-@pytest.mark.parametrize('rows', [0.25, 0.5, -0.75])
-def test_an_offset_of_a_part_of_a_row_moves_the_picture_by_it(rows):
-    shift = measured_shift(drawn(vertical_offset_px=rows).right, drawn().right, 240, 130, 81)
-    np.testing.assert_allclose(shift, (0, rows), atol=0.03)
+def test_an_offset_of_half_a_row_moves_the_picture_by_it_without_blur():
+    offset = drawn(vertical_offset_px=0.5).right
+    shift = measured_shift(offset, drawn().right, 240, 130, 81)
+    np.testing.assert_allclose(shift, (0, 0.5), atol=0.03)
+    # Else a curve over an error would measure the blur of its interpolation, too.
+    detail = [np.abs(cv2.Laplacian(image, cv2.CV_32F)).mean() for image in (
+        drawn().right, offset, drawn(roll_deg=1.0).right)]
+    assert min(detail[1:]) > 0.85 * detail[0]
+    # Nor is the sensor's noise interpolated.
+    noisy = dataclasses.replace(PERFECT, noise_sigma=4.0,
+                                misalignment=Misalignment(vertical_offset_px=0.5)).frame(INDEX)
+    use = (offset > 20) & (offset < 235)
+    assert (noisy.right - offset.astype(float))[use].std() == pytest.approx(4.0, rel=0.05)
 
 
-@pytest.mark.parametrize('degrees', [-0.6, 0.3, 1.0])
+@pytest.mark.parametrize('degrees', [-0.6, 1.0])
 def test_an_error_of_an_angle_shifts_the_middle_by_the_focal_length_times_its_tangent(degrees):
     pixels = FOCAL * np.tan(np.radians(degrees))
     np.testing.assert_allclose(moved({'pitch_deg': degrees}, CX, CY), (CX, CY + pixels))
     np.testing.assert_allclose(moved({'yaw_deg': degrees}, CX, CY), (CX - pixels, CY))
     np.testing.assert_allclose(moved({'roll_deg': degrees}, CX, CY), (CX, CY))
     for name, shift in (('pitch_deg', (0, pixels)), ('yaw_deg', (-pixels, 0))):
-        found = measured_shift(drawn(**{name: degrees}).right, drawn().right, round(CX),
-                               round(CY), 61, shift)
+        image = drawn(**{name: degrees}).right
+        found = measured_shift(image, drawn().right, round(CX), round(CY), 61, shift)
         np.testing.assert_allclose(found, shift, atol=0.03)
 
 
-def test_the_picture_of_a_pitched_camera_moves_more_at_its_sides():
-    degrees = 2.0
-    x = (PERFECT.width - 1 - CX) / FOCAL
-    turn = np.radians(degrees)
-    # The ray (x, 0, 1) turned down by the pitch.
-    expected = (CX + FOCAL * x / np.cos(turn), CY + FOCAL * np.tan(turn))
-    np.testing.assert_allclose(moved({'pitch_deg': degrees}, PERFECT.width - 1, CY), expected)
-
-
-def test_a_roll_turns_the_picture_about_the_principal_point():
+def test_a_roll_turns_the_picture_and_a_longer_focal_length_enlarges_it():
+    """About the principal point."""
+    turn = np.radians(1)
     np.testing.assert_allclose(moved({'roll_deg': 1.0}, CX + 100, CY),
-                               (CX + 100 * np.cos(np.radians(1)),
-                                CY - 100 * np.sin(np.radians(1))))
-    right, perfect = drawn(roll_deg=1.0).right, drawn().right
+                               (CX + 100 * np.cos(turn), CY - 100 * np.sin(turn)))
     for x in (120, 360):
-        rows = (CX - x) * np.sin(np.radians(1))
-        found = measured_shift(right, perfect, x, round(CY), 41, (0, rows))
-        np.testing.assert_allclose(found, (0, rows), atol=0.25)
-
-
-def test_a_longer_focal_length_enlarges_the_picture_from_the_principal_point():
+        shift = (0, (CX - x) * np.sin(turn))
+        found = measured_shift(drawn(roll_deg=1.0).right, drawn().right, x, round(CY), 41, shift)
+        np.testing.assert_allclose(found, shift, atol=0.25)
     np.testing.assert_allclose(moved({'focal_error_percent': 2.0}, CX + 100, CY - 50),
                                (CX + 102, CY - 51))
     shift = (0.02 * (120 - CX), 0.02 * (130 - CY))
-    found = measured_shift(drawn(focal_error_percent=2.0).right, drawn().right, 120, 130, 41,
-                           shift)
-    np.testing.assert_allclose(found, shift, atol=0.1)
+    longer = drawn(focal_error_percent=2.0).right
+    np.testing.assert_allclose(measured_shift(longer, drawn().right, 120, 130, 41, shift), shift,
+                               atol=0.1)
 
 
 def test_errors_follow_each_other_as_described():
@@ -124,38 +119,22 @@ def test_errors_follow_each_other_as_described():
     np.testing.assert_allclose(moved(angles, 300.0, 50.0), place)
 
 
-def test_a_misaligned_camera_shows_no_less_detail():
-    """Else a curve over an error would measure the blur of its interpolation, too."""
-    detail = [np.abs(cv2.Laplacian(frame.right, cv2.CV_32F)).mean()
-              for frame in (drawn(), drawn(vertical_offset_px=0.5), drawn(roll_deg=0.6))]
-    assert min(detail[1:]) > 0.85 * detail[0]
-
-
 def test_a_white_sky_stays_white_and_the_wet_road_wet_in_a_misaligned_camera():
     hard = dataclasses.replace(RoadSequence.hard(width=320, height=160, max_disparity=32),
-                               glare=0.0, noise_sigma=0.0)
-    perfect = hard.frame(INDEX)
-    frame = dataclasses.replace(hard, misalignment=Misalignment(vertical_offset_px=3.0)
-                                ).frame(INDEX)
+                               glare=0.0, noise_sigma=0.0, reflections=0.0)
+    perfect, frame, half = (
+        dataclasses.replace(hard, misalignment=Misalignment(vertical_offset_px=rows)).frame(INDEX)
+        for rows in (0.0, 3.0, 0.5))
     np.testing.assert_array_equal(frame.occluded, perfect.occluded)
     assert (perfect.right == 255).mean() > 0.05
     difference = np.abs(frame.right[3:].astype(int) - perfect.right[:-3])
     assert np.percentile(difference, 99) <= 1
-    half = dataclasses.replace(hard, misalignment=Misalignment(vertical_offset_px=0.5))
     # No ringing: nothing is darker than what stands there.
     inside = (slice(2, -2), slice(2, -2))
     dark = cv2.erode(perfect.right, np.ones((5, 5), np.uint8)).astype(int)
-    assert (half.frame(INDEX).right[inside] >= dark[inside] - 1).all()
+    assert (half.right[inside] >= dark[inside] - 1).all()
     white = cv2.erode((perfect.right == 255).astype(np.uint8), np.ones((11, 11), np.uint8)) > 0
-    assert (half.frame(INDEX).right[white] == 255).all()
-
-
-def test_noise_is_that_of_the_sensor_and_not_interpolated():
-    clean = drawn(vertical_offset_px=0.5).right.astype(float)
-    noisy = dataclasses.replace(PERFECT, noise_sigma=4.0,
-                                misalignment=Misalignment(vertical_offset_px=0.5)).frame(INDEX)
-    use = (clean > 20) & (clean < 235)
-    assert (noisy.right - clean)[use].std() == pytest.approx(4.0, rel=0.05)
+    assert (half.right[white] == 255).all()
 
 
 @pytest.mark.parametrize('name', MAX_ERRORS)

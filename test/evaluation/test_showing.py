@@ -11,7 +11,7 @@ from stereo_bp_ros.evaluation import pictures
 from stereo_bp_ros.evaluation.showing import MAX_BLOCKS, SPREAD, WORST, Showing, bad_pixels
 from test.evaluation import pages
 
-FRAMES = 200
+FRAMES = 60
 
 
 @pytest.fixture
@@ -32,38 +32,37 @@ def shots(shown: Showing) -> list:
     return [shot._replace(uri='') for shot in shown.worst_first()]
 
 
-def test_the_worst_frames_and_evenly_spread_ones_are_shown(wrong):
+def test_the_worst_frames_and_evenly_spread_ones_are_shown_and_no_others_kept(wrong, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, 'data_uri', lambda picture: drawn.append(1) or '')
     places = [one.place for one in collected(wrong).worst_first()]
     worst = sorted(range(FRAMES), key=lambda place: (-wrong[place], place))[:WORST]
     spread = {round(place) for place in np.linspace(0, FRAMES - 1, SPREAD)}
     assert {0, FRAMES - 1} <= spread
     assert set(places) == set(worst) | spread
     assert [wrong[one] for one in places] == sorted((wrong[one] for one in places), reverse=True)
+    # Only frames that may stay are drawn.
+    drawn.clear()
+    collected(np.linspace(0.9, 0, FRAMES))
+    assert len(drawn) <= WORST + SPREAD + 1
+    sizes = [len(pickle.dumps(collected(np.tile(wrong, 4), frames=frames)))
+             for frames in (FRAMES, 4 * FRAMES)]
+    assert sizes[1] < 1.1 * sizes[0]
+    # A short sequence is shown whole.
+    for frames in (0, 3, WORST + SPREAD):
+        assert len(collected(np.arange(frames) / 99, frames=frames).shots) == frames
 
 
 def test_the_order_and_the_parts_in_which_frames_come_make_no_difference(wrong):
     whole = collected(wrong)
     order = np.random.default_rng(0).permutation(FRAMES).tolist()
-    parts = [collected(wrong, order[start:start + 50]) for start in range(0, FRAMES, 50)]
+    parts = [collected(wrong, order[start:start + 15]) for start in range(0, FRAMES, 15)]
     both = parts[2] + parts[0] + parts[3] + parts[1]
     assert both.shots == whole.shots
     assert shots(collected(wrong, order)) == shots(whole)
     np.testing.assert_array_equal(both.errors[48, 12].bad, whole.errors[48, 12].bad)
     assert both.errors[48, 12].frames == FRAMES
-    assert parts[0].errors[48, 12].frames == 50     # the parts stay as they are
-
-
-def test_a_short_sequence_is_shown_whole():
-    for frames in (0, 3, WORST + SPREAD):
-        assert len(collected(np.arange(frames) / 99, frames=frames).shots) == frames
-    assert len(collected(np.arange(17) / 99, frames=17).shots) < WORST + SPREAD
-
-
-def test_only_frames_that_may_stay_are_drawn(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(pictures, 'data_uri', lambda picture: drawn.append(1) or '')
-    collected(np.linspace(0.9, 0, FRAMES))
-    assert len(drawn) <= WORST + SPREAD + 1
+    assert parts[0].errors[48, 12].frames == 15     # the parts stay as they are
 
 
 def test_the_picture_of_a_frame_has_its_truth_and_confidence(monkeypatch):
@@ -131,9 +130,3 @@ def test_frames_with_truth_are_worse_than_frames_without():
     assert 'of those with truth' in shown.maps()[0].note
     shown.errors.clear()
     assert 'Pixels without a disparity' in shown.maps()[0].note
-
-
-def test_what_is_collected_does_not_grow_with_the_sequence(wrong):
-    sizes = [len(pickle.dumps(collected(np.tile(wrong, 2), frames=frames)))
-             for frames in (100, 400)]
-    assert sizes[1] < 1.1 * sizes[0]

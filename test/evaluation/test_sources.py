@@ -68,14 +68,50 @@ def of(*paths: pathlib.Path, limit: int = 0) -> sources.Sources:
 KINDS = {
     'folder': lambda path, folder: folder,
     'mcap': lambda path, _: write(path),
-    'mcap, compressed': lambda path, _: write(path, compression='STORAGE'),
     'messages compressed': lambda path, _: write(path, compression='MESSAGE'),
     'a compressed file': lambda path, _: write(path, 'sqlite3', 'FILE'),
-    'sqlite3': lambda path, _: write(path, 'sqlite3'),
     'stamps that come again': lambda path, _: write(path, rounds=3),
     'all at one time': lambda path, _: write(path, 'sqlite3', step_ns=0),
-    'ROS 1': lambda path, _: write(path, 'ros1'),
-}
+    'ROS 1': lambda path, _: write(path, 'ros1')}
+
+
+def test_a_limit_ends_the_chunks_and_pairs_that_are_not_whole_leave_no_gap(tmp_path, folder):
+    path = write(tmp_path / 'bag')
+    for source in (folder, path):
+        limited = of(source, limit=7)
+        assert (limited.count, [chunk.stop for chunk in limited.chunks(4)]) == (7, [1, 5, 7])
+        assert len(list(limited.pairs())) == 7
+    whole = len(list(of(path).pairs()))
+    assert whole < of(path).count           # left images without a partner
+    assert [one.place for one in of(path, folder).chunks(100)] == [0, 1, whole, whole + 1]
+
+
+def test_a_chunk_of_a_bag_decodes_and_reads_nothing_of_another(tmp_path, monkeypatch):
+    from stereo_bp_ros.evaluation.bag_reader import Reader
+    decoded, read = [], []
+    decode, messages = bags.Reader.decode, Reader.messages
+    monkeypatch.setattr(bags.Reader, 'decode', lambda self, kind, data: (
+        decoded.append(kind), decode(self, kind, data))[1])
+
+    def watched(self, *arguments, **options):
+        for one in messages(self, *arguments, **options):
+            read.append(one[1])
+            yield one
+    monkeypatch.setattr(Reader, 'messages', watched)
+    bags.write_bag(tmp_path / 'bag', CALIBRATION, (
+        (10**18 + index * 10**8, image(index, 'left'), image(index, 'right'),
+         np.ones((48, 64), np.float32)) for index in range(PAIRS)))
+    chunks = list(of(tmp_path / 'bag').chunks(5))
+    # Of all camera_info that differ in nothing but their stamp one is enough.
+    assert decoded == 2 * [bags.CAMERA_INFO]
+    decoded.clear()
+    read.clear()
+    with sources.ChunkReader() as reader:
+        list(reader.read(chunks[2]))
+    assert sorted(decoded) == sorted(
+        2 * [bags.CAMERA_INFO] + 10 * [bags.IMAGE] + 5 * [bags.COMPRESSED_IMAGE])
+    times_ns = [time_ns for entry in chunks[2].entries for time_ns in entry.times_ns.values()]
+    assert (min(read), max(read)) == (min(times_ns), max(times_ns))
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -126,64 +162,12 @@ def test_inputs_follow_each_other_in_chunks_as_well(tmp_path, folder):
     assert chunks[0].before is None
 
 
-def test_a_bag_of_fewer_whole_pairs_leaves_no_gap(tmp_path, folder):
-    path = write(tmp_path / 'bag')
-    found = of(path, folder)
-    whole = len(list(of(path).pairs()))
-    assert whole < of(path).count           # left images without a partner
-    assert [one.place for one in found.chunks(100)] == [0, 1, whole, whole + 1]
-
-
 def test_names_tell_inputs_apart(tmp_path):
     paths = [tmp_path / name for name in ('monday/left', 'tuesday/left', 'other/../third')]
     assert [one.name for one in sources.inputs_of(paths)] == [
         str(paths[0]), str(paths[1]), 'third']
     with pytest.raises(ValueError, match='third is there twice'):
         sources.inputs_of([*paths, tmp_path / 'third'])
-
-
-def test_a_limit_ends_the_chunks(tmp_path, folder):
-    for path in (folder, write(tmp_path / 'bag')):
-        limited = of(path, limit=7)
-        assert (limited.count, [chunk.stop for chunk in limited.chunks(4)]) == (7, [1, 5, 7])
-        assert len(list(limited.pairs())) == 7
-
-
-def test_a_chunk_of_a_bag_decodes_no_image_of_another(tmp_path, monkeypatch):
-    decoded = []
-    decode = bags.Reader.decode
-    monkeypatch.setattr(bags.Reader, 'decode', lambda self, kind, data: (
-        decoded.append(kind), decode(self, kind, data))[1])
-    bags.write_bag(tmp_path / 'bag', CALIBRATION, (
-        (10**18 + index * 10**8, image(index, 'left'), image(index, 'right'),
-         np.ones((48, 64), np.float32)) for index in range(PAIRS)))
-    chunks = list(of(tmp_path / 'bag').chunks(5))
-    # Of all camera_info that differ in nothing but their stamp one is enough.
-    assert decoded == 2 * [bags.CAMERA_INFO]
-    decoded.clear()
-    with sources.ChunkReader() as reader:
-        list(reader.read(chunks[2]))
-    assert sorted(decoded) == sorted(
-        2 * [bags.CAMERA_INFO] + 10 * [bags.IMAGE] + 5 * [bags.COMPRESSED_IMAGE])
-
-
-def test_a_chunk_of_a_bag_reads_no_more_than_its_time(tmp_path, monkeypatch):
-    from stereo_bp_ros.evaluation.bag_reader import Reader
-    read = []
-    messages = Reader.messages
-
-    def watched(self, *arguments, **options):
-        for one in messages(self, *arguments, **options):
-            read.append(one[1])
-            yield one
-    monkeypatch.setattr(Reader, 'messages', watched)
-    chunks = list(of(write(tmp_path / 'bag')).chunks(5))
-    read.clear()
-    with sources.ChunkReader() as reader:
-        list(reader.read(chunks[1]))
-    times_ns = [time_ns for entry in chunks[1].entries for time_ns in entry.times_ns.values()]
-    assert min(times_ns) == min(read)
-    assert max(times_ns) == max(read)
 
 
 def test_a_source_that_has_changed_is_refused(tmp_path, folder):

@@ -13,37 +13,11 @@ pixels = st.lists(st.tuples(st.floats(0, 50), st.sampled_from([0.0, 0.25, 0.5, 1
                   min_size=1, max_size=5)
 
 
-def test_areas_are_means_of_the_running_means():
-    # By confidence: 4, 0, 2, of which the first k have the means 4, 2, 2. By error: 0, 1, 2.
-    found = sparsify(np.array([2.0, 4.0, 0.0]), np.array([0.1, 0.9, 0.5]))
-    assert found.area == pytest.approx(8 / 3)
-    assert found.oracle_area == pytest.approx(1)
-    assert found.ause == pytest.approx(5 / 3)
-
-
-def test_a_confidence_that_sorts_the_errors_has_no_area_above_the_oracles():
-    error = np.random.default_rng(0).random(101)
-    assert sparsify(error, 1 - error).ause == pytest.approx(0, abs=1e-12)
-
-
-def test_one_confidence_for_all_gives_the_mean_error_everywhere():
-    found = sparsify(np.array([0.0, 100.0, 0.0, 100.0]), np.full(4, 0.5))
-    assert found.curve == pytest.approx([50] * len(SHARES))
-    assert found.area == pytest.approx(50)
-
-
 def test_the_oracle_of_wrong_pixels_has_the_known_area():
     # Hu and Mordohai, 2012: e + (1 - e) ln(1 - e), in the limit of many pixels.
     error = np.where(np.arange(20000) < 5000, 100.0, 0.0)
     found = sparsify(error, np.zeros(error.size))
     assert found.oracle_area == pytest.approx(100 * (0.25 + 0.75 * np.log(0.75)), abs=0.02)
-
-
-def test_the_whole_map_ends_both_curves_with_its_mean_error():
-    error = np.array([1.0, 2.0, 6.0])
-    found = sparsify(error, error)
-    assert (found.curve[-1], found.oracle[-1]) == (pytest.approx(3), pytest.approx(3))
-    assert SHARES[-1] == 1
 
 
 def test_no_pixel_has_no_curve_and_other_shapes_are_refused():
@@ -65,3 +39,15 @@ def test_equal_confidences_stand_for_all_their_orders(values):
     assert found.area == pytest.approx(np.mean([area(order) for order in orders]))
     assert found.oracle_area == pytest.approx(area(sorted(values)))
     assert found.ause >= -1e-9
+
+
+def test_areas_are_means_of_the_running_means_and_curves_end_with_the_mean_error():
+    # By confidence: 4, 0, 2, of which the first k have the means 4, 2, 2. By error: 0, 1, 2.
+    found = sparsify(np.array([2.0, 4.0, 0.0]), np.array([0.1, 0.9, 0.5]))
+    assert found.area == pytest.approx(8 / 3)
+    assert found.oracle_area == pytest.approx(1)
+    assert found.ause == pytest.approx(5 / 3)
+    assert SHARES[-1] == 1
+    assert (found.curve[-1], found.oracle[-1]) == (pytest.approx(2), pytest.approx(2))
+    found = sparsify(np.array([0.0, 100.0, 0.0, 100.0]), np.full(4, 0.5))
+    assert found.curve == pytest.approx([50] * len(SHARES))

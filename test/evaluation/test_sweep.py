@@ -33,25 +33,21 @@ def point(levels: int, ms: float, bad: float | None, density: float = 90.0) -> P
 BAD, DENSITY = 'mean.filled.bad_3_known', 'mean.score.density'
 
 
-def test_a_range_has_both_ends_and_the_numbers_as_they_are_written():
-    assert parse_axis('levels=2:5:1').values == (2, 3, 4, 5)
-    assert parse_axis('levels=2:5:2').values == (2, 4)
-    assert parse_axis('data_weight=0.1:0.3:0.1').values == (0.1, 0.2, 0.3)
-    assert parse_axis('levels=4:4:1').values == (4,)
-
-
-def test_a_list_has_values_of_any_type():
-    assert parse_axis('stereo_algorithm=bp,sad').values == ('bp', 'sad')
-    assert parse_axis('subpixel=true,false,true').values == (True, False)
-    assert parse_axis('levels=7').values == (7,)
+@pytest.mark.parametrize(('text', 'values'), [
+    ('levels=2:5:1', (2, 3, 4, 5)), ('levels=2:5:2', (2, 4)), ('levels=4:4:1', (4,)),
+    ('data_weight=0.1:0.3:0.1', (0.1, 0.2, 0.3)), ('stereo_algorithm=bp,sad', ('bp', 'sad')),
+    ('subpixel=true,false,true', (True, False)), ('levels=7', (7,))])
+def test_an_axis_is_a_range_with_both_ends_or_a_list(text, values):
+    axis = parse_axis(text)
+    assert axis.values == values
+    assert not axis.is_span
 
 
 @pytest.mark.parametrize(('text', 'words'), [
     ('levels', 'is not written'), ('levels=', 'is not written'), ('levels=2:1', 'FROM < TO'),
-    ('subpixel=1:2', 'three numbers'), ('levels=1:2:3:4', 'three numbers'),
-    ('levels=1:2:0', 'STEP > 0'), ('levels=3:2:1', 'FROM <= TO'), ('levels=1:x:1', 'three numb'),
-    ('levels=1:nan:1', 'three numbers'), ('levels=1:1e9:0.1', f'at most {MAX_POINTS}'),
-    ('levels=1:inf:1', 'three numbers'), ('level=1:2:1', 'did you mean levels?'),
+    ('subpixel=1:2', 'three numbers'), ('levels=1:2:0', 'STEP > 0'),
+    ('levels=3:2:1', 'FROM <= TO'), ('levels=1:nan:1', 'three numbers'),
+    ('levels=1:1e9:0.1', f'at most {MAX_POINTS}'), ('level=1:2:1', 'did you mean levels?'),
     ('levels=1:2:0.5', 'levels is '), ('levels=0:3:1', 'levels is 0'),
     ('image_width=3', 'a matcher has no setting')])
 def test_an_axis_that_is_none_is_refused(text, words):
@@ -60,22 +56,17 @@ def test_an_axis_that_is_none_is_refused(text, words):
     assert words in str(caught.value)
 
 
-def test_a_span_has_its_ends_and_needs_an_optimiser():
-    axis = parse_axis('data_weight=0.1:2')
-    assert (axis.values, axis.is_span, axis.is_ordered) == ((0.1, 2.0), True, True)
-    assert not parse_axis('data_weight=0.1:2:0.1').is_span
-    with pytest.raises(ValueError, match='without STEP it needs --trials'):
-        grid([axis])
-
-
 def test_a_grid_has_every_combination_once():
     axes = [parse_axis('levels=2:3:1'), parse_axis('iterations=4,6')]
     assert grid(axes) == [{'levels': a, 'iterations': b} for a in (2, 3) for b in (4, 6)]
-    with pytest.raises(ValueError, match='levels twice'):
-        grid([axes[0], axes[0]])
-    with pytest.raises(ValueError, match='but at most'):
-        grid([parse_axis('data_truncation=1:1000:1'), axes[0],
-              parse_axis('discontinuity_truncation=1:1000:1')])
+    span = parse_axis('data_weight=0.1:2')
+    assert (span.values, span.is_span, span.is_ordered) == ((0.1, 2.0), True, True)
+    for wrong, words in (
+            ([axes[0], axes[0]], 'levels twice'), ([span], 'without STEP it needs --trials'),
+            ([parse_axis('data_truncation=1:1000:1'), axes[0],
+              parse_axis('discontinuity_truncation=1:1000:1')], 'but at most')):
+        with pytest.raises(ValueError, match=words):
+            grid(wrong)
 
 
 def test_points_are_found_by_all_that_they_depend_on_and_survive_a_torn_line(tmp_path):
@@ -146,7 +137,7 @@ def test_a_limit_that_a_kept_point_does_not_tell_is_refused(text):
         check_limit(parse_condition(text, ['bm']))
 
 
-@pytest.mark.parametrize('preset', ['road', 'sad_fast', 'tsukuba_2009', 'tsukuba_2019'])
+@pytest.mark.parametrize('preset', ['road', 'sad_fast'])
 def test_the_preset_is_read_back_as_the_same_configuration(tmp_path, preset):
     config = MatcherConfig.preset(preset).replace(disparity_range=48)
     path = tmp_path / 'chosen.yaml'
@@ -198,7 +189,8 @@ def searched(trials: int, seed: int = 1) -> list[tuple[dict, Point | None]]:
 
 
 def test_every_point_lies_within_its_axes():
-    points = [changes for changes, _ in searched(40)]
+    found = searched(25)
+    points = [changes for changes, _ in found]
     for one in points:
         assert list(one) == [axis.name for axis in AXES]
         assert 0.05 <= one['data_weight'] <= 0.9
@@ -207,40 +199,15 @@ def test_every_point_lies_within_its_axes():
         assert type(one['levels']) is int
         assert one['median_window_size'] in (0, 2, 4)
     assert {one['filling'] for one in points} == {'none', 'plane', 'background'}
-    assert len({one['data_weight'] for one in points}) > 20
-
-
-def test_an_interrupted_search_that_is_told_the_same_goes_on_where_it_was():
-    assert searched(25)[:12] == searched(12)
-    assert searched(12, seed=2) != searched(12)
-
-
-def test_later_points_are_nearer_to_the_front_and_stay_away_from_refused_ones():
-    found = searched(80)
-    early, late = found[:20], found[-40:]
-
-    def refused(part):
-        return sum(point is None for _, point in part) / len(part)
-
-    def off(part):
-        return sum(abs(changes['data_weight'] - 0.3) for changes, _ in part) / len(part)
-
-    assert refused(late) < refused(early)
-    assert off(late) < 0.5 * off(early)
-    front = pareto([point for _, point in found if point], BAD)
-    assert len(front) >= 3
-
-
-def test_only_odd_numbers_are_tried_where_a_setting_is_odd():
-    pytest.importorskip('optuna')
+    assert len({one['data_weight'] for one in points}) > 12
+    # An interrupted search that is told the same goes on where it was.
+    again = searched(12)
+    assert again == found[:12]
+    assert searched(12, seed=2) != again
     sizes = set()
-    search([parse_axis('correlation_window_size=5:15')], BAD, 1, 20,
+    search([parse_axis('correlation_window_size=5:15')], BAD, 1, 12,
            lambda changes: sizes.add(changes['correlation_window_size']))
-    assert sizes <= set(range(5, 16, 2))
+    assert sizes <= set(range(5, 16, 2))        # where a setting is odd
     assert len(sizes) > 2
-
-
-def test_an_axis_of_a_search_is_there_once():
-    pytest.importorskip('optuna')
     with pytest.raises(ValueError, match='levels twice'):
         search([parse_axis('levels=1:2'), parse_axis('levels=3')], BAD, 1, 1, measured)

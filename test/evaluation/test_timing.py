@@ -26,20 +26,11 @@ def variants() -> list[timing.Variant]:
 def test_a_variant_that_cannot_run_is_left_out_where_refusals_are_noted(pair):
     refused = {}
     results = timing.measure(pair, variants(), 3, engines.choose, refused=refused)
-    assert [one.variant for one in results] == ['first', 'last']
-    assert [len(one.total) for one in results] == [3, 3]
+    assert [(one.variant, len(one.total)) for one in results] == [('first', 3), ('last', 3)]
     assert list(refused) == ['large']
     assert isinstance(refused['large'], MemoryLimitError)
-
-
-def test_a_variant_that_cannot_run_is_an_error_otherwise(pair):
     with pytest.raises(MemoryLimitError):
         timing.measure(pair, variants(), 3, engines.choose)
-
-
-def test_no_turn_begins_after_the_time_but_the_first(pair):
-    results = timing.measure(pair, variants()[::2], 1000, engines.choose, seconds=1e-9)
-    assert [len(one.total) for one in results] == [1, 1]
 
 
 def test_slow_variants_take_turns_frame_by_frame_and_every_frame_counts(pair, monkeypatch):

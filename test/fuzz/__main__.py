@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import functools
 import json
-import mmap
 import os
 import pathlib
 import random
@@ -28,11 +28,11 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-if TYPE_CHECKING:
-    from test.fuzz.targets import Target
+from test.fuzz import inputs
+from test.fuzz.targets import TARGETS, Target
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = 'stereo_bp_ros'
@@ -44,7 +44,7 @@ Finding = dict[str, Any]
 
 
 class Hung(BaseException):
-    """Not an Exception, so that nothing but the fuzzer catches it."""
+    """Nothing but the fuzzer catches it."""
 
 
 def main() -> None:
@@ -63,7 +63,6 @@ def main() -> None:
     if options.worker:
         work(**json.loads(options.worker))
         return
-    from test.fuzz.targets import TARGETS
     names = options.target or list(TARGETS)
     if unknown := set(names) - set(TARGETS):
         parser.error(f'no target {", ".join(unknown)}; known are {", ".join(TARGETS)}')
@@ -72,8 +71,7 @@ def main() -> None:
             found = tried(TARGETS[names[0]], options.input.read_bytes(), pathlib.Path(folder))
         print(found['traceback'] if found else 'nothing found')
         sys.exit(1 if found else 0)
-    report = fuzz({name: TARGETS[name] for name in names}, options.cases, options.seed,
-                  options.jobs)
+    report = fuzz(names, options.cases, options.seed, options.jobs)
     show(report)
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -81,112 +79,97 @@ def main() -> None:
     sys.exit(1 if report['findings'] else 0)
 
 
-def fuzz(targets: dict[str, Target], cases: int, seed: int, jobs: int) -> dict[str, Any]:
+def fuzz(names: list[str], cases: int, seed: int, jobs: int) -> dict[str, Any]:
     """All cases of the targets in processes; the report."""
     start = time.monotonic()
-    whole = sum(target.share for target in targets.values())
-    counts = {name: round(cases * target.share / whole) for name, target in targets.items()}
+    shares = {name: TARGETS[name].share for name in names}
+    counts = {name: round(cases * share / sum(shares.values())) for name, share in shares.items()}
     # The slowest first; a process has enough to do to be worth its start.
-    sizes = {name: max(200, -(-count // jobs)) for name, count in counts.items()}
-    parts = [(name, first, min(first + sizes[name], counts[name]))
-             for name in sorted(targets, key=lambda name: targets[name].share)
-             for first in range(0, counts[name], sizes[name])]
+    parts = [(name, first, min(first + size, counts[name]))
+             for name in sorted(names, key=shares.__getitem__)
+             for size in [max(200, -(-counts[name] // jobs))]
+             for first in range(0, counts[name], size)]
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         done = list(pool.map(lambda part: run_part(*part, seed, pathlib.Path(folder)), parts))
-    counts_of = {key: {name: sum(one[key] for one in done if one['target'] == name)
-                       for name in targets} for key in ('cases', 'refused', 'crashes')}
-    return {'seed': seed, **counts_of,
+    return {'seed': seed,
+            **{key: {name: sum(one[key] for one in done if one['target'] == name)
+                     for name in names} for key in ('cases', 'refused', 'crashes')},
             'findings': merged(found for one in done for found in one['findings']),
             'seconds': round(time.monotonic() - start, 1)}
 
 
 def run_part(name: str, first: int, end: int, seed: int, folder: pathlib.Path) -> dict[str, Any]:
     """Cases of one target in a process, and again from the next one on where that has died."""
-    from test.fuzz.targets import TARGETS
-    total: dict[str, Any] = {'target': name, 'cases': 0, 'refused': 0, 'crashes': 0,
+    total: dict[str, Any] = {'target': name, 'cases': end - first, 'refused': 0, 'crashes': 0,
                              'findings': []}
+    result = folder / f'{name}.{first}.json'
     while first < end:
-        result = folder / f'{name}.{first}.json'
-        place = result.with_suffix('.place')
-        place.write_bytes(bytes(8))
-        wanted = {'name': name, 'first': first, 'end': end, 'seed': seed, 'folder': str(folder)}
+        arguments = {'name': name, 'first': first, 'end': end, 'seed': seed, 'result': str(result)}
         done = subprocess.run(
-            [sys.executable, '-m', 'test.fuzz', '--worker', json.dumps(wanted)], cwd=REPOSITORY,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors='replace',
-            check=False,
+            [sys.executable, '-m', 'test.fuzz', '--worker', json.dumps(arguments)],
+            cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            errors='replace', check=False,
             env={**os.environ, 'NUMBA_NUM_THREADS': '3', 'OPENCV_LOG_LEVEL': 'SILENT'})
         if result.is_file():
             found = json.loads(result.read_text())
-            for key in ('cases', 'refused', 'findings'):
-                total[key] += found[key]
+            total['refused'] += found['refused']
+            total['findings'] += found['findings']
             break
-        number = int.from_bytes(place.read_bytes(), 'little')
+        place = result.with_suffix('.place')
+        number = int(place.read_text()) if place.is_file() else first
         if TARGETS[name].crashes:
             total['crashes'] += 1
         else:
             total['findings'].append({
                 'target': name, 'error': f'the process ended with {done.returncode}',
                 'place': '', 'traceback': done.stderr[-2000:], 'case': number,
-                'input': case(name, seed, number).hex()})
-        total['cases'] += number + 1 - first
+                'input': case(name, seed, number).hex(), 'times': 1})
         first = number + 1
     return total
 
 
-def work(name: str, first: int, end: int, seed: int, folder: str) -> None:
-    """A part of the cases in this process."""
-    result = pathlib.Path(folder) / f'{name}.{first}.json'
-    with open(result.with_suffix('.place'), 'r+b') as file, \
-            mmap.mmap(file.fileno(), 8) as place:
-        result.write_text(json.dumps(run_cases(name, first, end, seed, place)))
+def work(name: str, first: int, end: int, seed: int, result: str) -> None:
+    """A part of the cases in this process, whose number is kept in a file while each runs."""
+    path = pathlib.Path(result)
+    with open(path.with_suffix('.place'), 'wb') as file:
+        found = run_cases(name, first, end, seed, lambda number: os.pwrite(
+            file.fileno(), b'%20d' % number, 0))
+    path.write_text(json.dumps(found))
 
 
-def run_cases(name: str, first: int, end: int, seed: int, place: Any = None) -> dict[str, Any]:
+def run_cases(name: str, first: int, end: int, seed: int,
+              begin: Callable[[int], object] = lambda number: None) -> dict[str, Any]:
     """Cases of one target in this process.
 
-    :param place: where the number of the case under way is kept, 8 bytes.
+    :param begin: is told the number of each case before it runs.
     """
-    from test.fuzz.targets import TARGETS
-    target = TARGETS[name]
     findings: list[Finding] = []
     refused = 0
     with limits(), tempfile.TemporaryDirectory() as folder:
         for number in range(first, end):
-            if place is not None:
-                place[:] = number.to_bytes(8, 'little')
+            begin(number)
             data = case(name, seed, number)
-            found = tried(target, data, pathlib.Path(folder))
-            if found is None:
-                continue
-            if not found:
-                refused += 1
-                continue
-            findings.append({'target': name, **found, 'case': number, 'input': data.hex()})
-            if len(findings) > 1000:
-                findings = merged(findings)
-    return {'cases': end - first, 'refused': refused, 'findings': merged(findings)}
+            found = tried(TARGETS[name], data, pathlib.Path(folder))
+            if found:
+                found |= {'target': name, 'case': number, 'input': data.hex(), 'times': 1}
+                findings = merged([*findings, found])
+            refused += found == {}
+    return {'refused': refused, 'findings': findings}
 
 
 def case(name: str, seed: int, number: int) -> bytes:
     """The bytes of a case; the first ones are the sound inputs and those that are kept."""
-    from test.fuzz import inputs
     known = corpus(name)
     if number < len(known):
         return known[number]
     return inputs.damaged(random.Random(f'{name} {seed} {number}'), known)
 
 
-_corpora: dict[str, list[bytes]] = {}
-
-
+@functools.cache
 def corpus(name: str) -> list[bytes]:
     """What the cases of a target are made from."""
-    from test.fuzz import inputs
-    from test.fuzz.targets import TARGETS
-    if name not in _corpora:
-        _corpora[name] = [*TARGETS[name].corpus(), *inputs.kept(name)]
-    return _corpora[name]
+    return [*TARGETS[name].corpus(), *inputs.kept(name)]
 
 
 @contextlib.contextmanager
@@ -211,7 +194,6 @@ def tried(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
 
 
 def _once(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
-    from test.fuzz import inputs
     # Has the kernel count the most memory from here on.
     pathlib.Path('/proc/self/clear_refs').write_text('5')
     before, start = memory(), time.process_time()
@@ -259,10 +241,9 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     kinds: dict[tuple[str, ...], Finding] = {}
     for one in findings:
         key = (one['target'], one['error'].split(':')[0], one['place'])
-        known = kinds.get(key)
-        times = one.get('times', 1) + (known['times'] if known else 0)
-        best = one if known is None or len(one['input']) < len(known['input']) else known
-        kinds[key] = {**best, 'times': times}
+        known = kinds.setdefault(key, {**one, 'times': 0})
+        best = min(known, one, key=lambda each: len(each['input']))
+        kinds[key] = {**best, 'times': known['times'] + one['times']}
     return list(kinds.values())
 
 

@@ -61,16 +61,10 @@ def test_the_nodes_of_a_file_are_active_side_by_side_and_end_with_the_launch(ben
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(15) == 0
     assert bench.log.count('process has finished cleanly') == 2
+    assert 'escalating' not in bench.log
 
 
 # Raw images
-
-def test_raw_images_are_rectified_by_the_node_where_that_is_asked_for(bench: Bench) -> None:
-    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
-    with bench.running('stereo_bp.launch.py', 'preset:=sad_fast', 'rectify:=true',
-                       'right_namespace:=/cam/right'):
-        bench.wait_for('active: waiting for /left/image_raw, /cam/right/image_raw')
-
 
 def test_raw_images_of_a_bag_are_played_to_a_node_that_rectifies_them(bench: Bench) -> None:
     for name in ('stereo_bp_node', 'stereo_bp'):

@@ -65,22 +65,22 @@ class Client:
         self.info_publishers = {
             side: self.node.create_publisher(CameraInfo, f'{side}/camera_info', qos)
             for side in ('left', 'right')}
-        types_ = {'disparity': DisparityImage, 'depth': Image, 'points2': PointCloud2,
-                  'latency': DiagnosticArray}
-        types_ |= dict.fromkeys(('depth/image_rect', 'confidence', 'disparity_color'), Image)
-        types_ |= dict.fromkeys(('depth/image_rect/compressedDepth',
-                                 'disparity_color/compressed'), CompressedImage)
-        types_['depth/camera_info'] = CameraInfo
-        self.received: dict[str, list[Any]] = {topic: [] for topic in types_}
+        self.kinds = {
+            'disparity': DisparityImage, 'points2': PointCloud2, 'latency': DiagnosticArray,
+            'depth/camera_info': CameraInfo, **dict.fromkeys(
+                ('depth', 'depth/image_rect', 'confidence', 'disparity_color'), Image),
+            **dict.fromkeys(('depth/image_rect/compressedDepth', 'disparity_color/compressed'),
+                            CompressedImage)}
+        self.received: dict[str, list[Any]] = {topic: [] for topic in self.kinds}
         #: Number of reports of the node that have come.
         self.reports = 0
         self._statuses: collections.deque[dict[str, Status]] = collections.deque(maxlen=REPORTS)
         self.node.create_subscription(DiagnosticArray, '/diagnostics', self.take_report, 100)
         self.subscriptions = {
-            topic: self.node.create_subscription(types_[topic], topic,
+            topic: self.node.create_subscription(self.kinds[topic], topic,
                                                  self.received[topic].append, qos)
             for topic in topics}
-        self._types, self._qos = types_, qos
+        self._qos = qos
         self._log_start = 0
         self._closing = False
         self._thread = threading.Thread(target=self._spin, daemon=True)
@@ -108,7 +108,7 @@ class Client:
         self.set_state('unconfigured')
         self._log_start = len(self.node_process.log)
         values = {name: setting.default for name, setting in all_settings('default').items()
-                  if not setting.read_only} | dict(parameters)
+                  if not setting.read_only} | {'use_sim_time': False, **parameters}
         assert [r.reason for r in self.set_parameters(**values) if not r.successful] == []
         self.set_state('active')
         self.connect()
@@ -150,7 +150,7 @@ class Client:
 
     def subscribe(self, topic: str) -> None:
         self.subscriptions[topic] = self.node.create_subscription(
-            self._types[topic], topic, self.received[topic].append, self._qos)
+            self.kinds[topic], topic, self.received[topic].append, self._qos)
         self.wait_until(lambda: self.node.count_publishers(topic), LIMIT, topic)
         self.wait_until_known()
 

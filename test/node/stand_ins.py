@@ -11,7 +11,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
@@ -154,7 +154,7 @@ class Bench:
         self.ledger = Ledger()
         self.generation = Generation()
         self.latencies = LatencyWindow()
-        self.logged: list[tuple[Level, str]] = []
+        self.logged: list[tuple[Severity, str]] = []
         self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
         self.offsets = OffsetMonitor(self.conditions)
         self.matcher_host = MatcherHost(factory)

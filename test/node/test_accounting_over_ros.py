@@ -1,4 +1,7 @@
-"""Pairing between processes: whatever is lost, late, repeated or started over is accounted for."""
+"""Pairing between processes: whatever is lost, late, repeated or started over is accounted for.
+
+Calibrations may change meanwhile: no frame mixes two of them.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,23 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
 from stereo_bp_ros.node.camera_infos import JUDGED
+from test.node.client import stamp_of
 
 pytestmark = pytest.mark.ros
 
 W, H = 64, 48
 MS = 1_000_000
+HOUR = 3_600_000 * MS
 PERIOD = 20 * MS
+#: Of cameras whose calibration changes. Beside a busy core, messages without common stamps may
+#: come late, but not by as much as it lasts.
+RATE, FRAMES, SECONDS_PER_CALIBRATION = 20.0, 40, 0.25
+#: How far the principal points move with a calibration: what half a change shifts disparities by.
+MOVED = 40.0
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 8, 'correlation_window_size': 5,
               'max_input_age': 0.0, 'queue_size': 4}
 
@@ -46,11 +55,7 @@ def start(client: Any, images: dict[str, Any]) -> Iterator[int]:
     # A result is out a moment before it counts as published.
     client.wait_for_status('pairing', lambda status: status.values['held'] == '0')
     yield client.base + PERIOD
-    client.set_parameters(max_input_age=0.0, max_latency=0.0, approximate_sync=False)
-
-
-def send(client: Any, images: dict[str, Any], side: str, stamp: int) -> None:
-    client.send_image(side, images[side], stamp)
+    client.set_parameters(max_input_age=0.0, max_latency=0.0)
 
 
 def send_and_wait(client: Any, images: dict[str, Any], stamp: int) -> None:
@@ -58,8 +63,8 @@ def send_and_wait(client: Any, images: dict[str, Any], stamp: int) -> None:
     client.result('disparity', stamp)
 
 
-def test_losses_reordering_and_duplicates_on_both_sides(client: Any, images: dict[str, Any],
-                                                        start: int) -> None:
+def test_losses_reordering_duplicates_and_zero_stamps_on_both_sides(
+        client: Any, images: dict[str, Any], start: int) -> None:
     before = client.counts()
     stamps = [start + k * PERIOD for k in range(20)]
     lost = {'left': {3, 4, 9, 15}, 'right': {0, 9, 10}}
@@ -68,70 +73,18 @@ def test_losses_reordering_and_duplicates_on_both_sides(client: Any, images: dic
         for side in ('right', 'left') if k % 3 else ('left', 'right'):
             for _ in range(2 if k in (5, 6) else 1):        # duplicates of two images
                 if k not in lost[side]:
-                    send(client, images, side, stamp)
+                    client.send_image(side, images[side], stamp)
         if k in complete:
             client.result('disparity', stamp)
+    for side in images:
+        client.send_image(side, images[side], 0)
     client.expect(before, {
-        'received left': 16 + 2, 'received right': 17 + 2, 'pairs': len(complete),
+        'received left': 16 + 2 + 1, 'received right': 17 + 2 + 1, 'pairs': len(complete),
         'published': len(complete),
         # 0 and 10 have no right image, 3, 4 and 15 no left one; the queue keeps four.
         'waiting left': 2, 'waiting right': 3,
-        'dropped left: duplicate stamp': 2, 'dropped right: duplicate stamp': 2})
-
-
-def test_partners_that_never_come_are_unmatched(client: Any, images: dict[str, Any], start: int
-                                                ) -> None:
-    before = client.counts()
-    for k in range(10):
-        send(client, images, 'left', start + k * PERIOD)
-        time.sleep(0.005)
-    after = client.expect(before, {
-        'received left': 10, 'waiting left': 4, 'dropped left: unmatched': 6})
-    status = client.status('pairing')
-    assert after['waiting left'] == 4
-    assert status.values['waiting left'] == '4'
-
-
-def test_a_bag_that_loops_starts_over_and_loses_nothing(client: Any, images: dict[str, Any],
-                                                        start: int) -> None:
-    before = client.counts()
-    stamps = [start + k * 60 * MS for k in range(30)]      # 1.8 s, over the threshold
-    for _ in range(3):
-        for stamp in stamps:
-            seen = len(client.received['disparity'])
-            client.send_pair(images['left'], images['right'], stamp)
-            client.wait_until(lambda seen=seen: len(client.received['disparity']) > seen)
-    assert client.stamps()[-90:] == stamps * 3
-    client.expect(before, {
-        'received left': 90, 'received right': 90, 'pairs': 90, 'published': 90,
-        'clock jumps': 2})
-    assert 'stamps went back' in client.log()
-
-
-def test_stamps_within_the_tolerance_pair_approximately(client: Any, images: dict[str, Any],
-                                                        start: int) -> None:
-    assert client.set_parameters(atomically=True, approximate_sync=True,
-                                 approximate_sync_tolerance_seconds=0.005)[0].successful
-    before = client.counts()
-    for k in range(4):
-        left = start + k * PERIOD
-        send(client, images, 'left', left)
-        send(client, images, 'right', left + 4 * MS)
-        client.result('disparity', left)            # the left stamp
-    send(client, images, 'left', start + 10 * PERIOD)
-    send(client, images, 'right', start + 10 * PERIOD + 6 * MS)
-    client.expect(before, {'received left': 5, 'received right': 5, 'pairs': 4, 'published': 4,
-                           'waiting left': 1, 'waiting right': 1})
-
-
-def test_zero_stamps_are_refused_by_name(client: Any, images: dict[str, Any], start: int
-                                         ) -> None:
-    before = client.counts()
-    for side in images:
-        send(client, images, side, 0)
-    client.expect(before, {
-        'received left': 1, 'received right': 1, 'dropped left: bad input': 1,
-        'dropped right: bad input': 1, 'bad input: zero stamp': 2})
+        'dropped left: duplicate stamp': 2, 'dropped right: duplicate stamp': 2,
+        'dropped left: bad input': 1, 'dropped right: bad input': 1, 'bad input: zero stamp': 2})
 
 
 def test_stale_future_and_late_pairs_are_told_apart(client: Any, images: dict[str, Any],
@@ -180,20 +133,41 @@ def test_frames_faster_than_they_are_matched_are_superseded_never_queued(
                               iterations=7)
 
 
-def test_results_are_strictly_newer_except_after_a_jump(client: Any, images: dict[str, Any],
-                                                        start: int) -> None:
-    random = np.random.default_rng(5)
+def stream(client: Any, images: dict[str, Any], order: str, info_offset: int) -> dict[int, int]:
+    """Publish frames in an order; returns each stamp with the number of its calibration."""
+    begin, start_ns = time.monotonic(), client.now_ns()
+    numbers = {}
+    for frame in range(FRAMES):
+        time.sleep(max(0.0, begin + frame / RATE - time.monotonic()))
+        stamp = start_ns + round(frame / RATE * 1e9)
+        numbers[stamp] = number = int(frame / RATE / SECONDS_PER_CALIBRATION)
+        for message in order.split():
+            side, what = message.split('/')
+            if what == 'image':
+                client.send_image(side, images[side], stamp)
+            else:
+                info = client.info(side, W, H, focal=500.0 + number,
+                                   cx=W / 2 + MOVED * (number % 2))
+                client.send_info(side, info, stamp + info_offset)
+    return numbers
+
+
+@pytest.mark.parametrize(('order', 'is_stamped'), [
+    ('left/image right/image left/info right/info', True),
+    ('left/image left/info right/info right/image', False)])
+def test_no_frame_mixes_the_calibrations_of_its_sides(
+        client: Any, images: dict[str, Any], order: str, is_stamped: bool) -> None:
+    seen, superseded = len(client.received['disparity']), 'dropped pairs: superseded'
     before = client.counts()
-    seen = len(client.received['disparity'])
-    order = [start + int(k) * PERIOD for k in random.integers(0, 40, 120)]
-    for stamp in order:
-        client.send_pair(images['left'], images['right'], stamp)
-        time.sleep(0.002)
-    after = client.settled()
-    published = after['published'] - before['published']
-    client.wait_until(lambda: len(client.received['disparity']) == seen + published)
-    stamps = client.stamps()[seen:]
-    assert stamps == sorted(set(stamps))
-    assert after['clock jumps'] == before['clock jumps']
-    assert published > 0
-    assert after['received left'] - before['received left'] == len(order)
+    numbers = stream(client, images, order, 0 if is_stamped else HOUR)
+    dropped = client.settled()[superseded] - before[superseded]
+    messages = client.received['disparity'][seen:]
+    assert len(messages) > 0.5 * (FRAMES - dropped) > 0     # a busy machine supersedes some
+    # Equal principal points shift nothing: half a change would shift by MOVED.
+    assert {message.min_disparity for message in messages} == {0.0}
+    matched = [(stamp_of(message), round(message.f - 500)) for message in messages]
+    if is_stamped:
+        assert [pair for pair in matched if pair[1] != numbers[pair[0]]] == []
+    else:
+        most = 0.5 * len(set(numbers.values()))
+        assert len({number for _, number in matched}) > most * (1 - dropped / FRAMES)

@@ -75,27 +75,21 @@ def test_a_callback_that_raises_is_told_and_the_executor_goes_on() -> None:
     assert told.spinner.end(LIMIT)
 
 
-def test_a_subscription_destroyed_while_it_is_waited_for_is_no_news() -> None:
+def test_a_subscription_destroyed_while_it_is_waited_for_and_an_exception_of_the_end_are_no_news(
+        ) -> None:
     told = Told(destroyed, destroyed)
     assert told.over.wait(LIMIT)
-    assert told.spinner.end(LIMIT)
-    assert (told.errors, told.ends) == ([], [])
-
-
-def test_an_exception_of_the_end_is_no_news() -> None:
-    told = Told()
+    executor = told.executor
 
     def end() -> None:
-        told.executor.try_shutdown()
+        executor.try_shutdown()
         fail()
-    told.executor.rounds = iter([end])
-    assert told.over.wait(LIMIT)
-    told.executor = Executor(iter([end]))
-    spinner = Spinner(told.executor, on_error=told.errors.append, on_endless=told.ends.append)
+    executor.rounds = iter([end])
+    spinner = Spinner(executor, on_error=told.errors.append, on_endless=told.ends.append)
     spinner._thread.join(LIMIT)
     assert not spinner._thread.is_alive()
-    assert (told.errors, told.ends) == ([], [])
     assert told.spinner.end(LIMIT)
+    assert (told.errors, told.ends) == ([], [])
 
 
 @pytest.mark.parametrize('step', [fail, destroyed])
@@ -162,7 +156,8 @@ def test_a_node_whose_executor_only_fails_ends_with_a_status_and_says_why(start_
     assert node.log.count('Traceback') <= 5         # told with its count from then on
 
 
-def test_a_callback_that_fails_is_told_in_the_log_and_in_diagnostics(start: Any) -> None:
+def test_a_callback_that_fails_is_told_and_a_node_without_autostart_waits_up_to_shutdown(
+        start: Any) -> None:
     client = start(PARAMETERS, wait='a callback failed', code=FAILING_NODE,
                    client={'topics': ()})
     assert "a callback failed: LookupError('a bug in a callback')" in client.log()
@@ -170,4 +165,7 @@ def test_a_callback_that_fails_is_told_in_the_log_and_in_diagnostics(start: Any)
     status = client.wait_for_status('device', lambda s: 'a callback failed' in s.message)
     assert status.level == 2
     assert client.state() == 'unconfigured'
+    assert not client.change_state('activate', 10)
+    assert client.change_state('shutdown')
+    assert client.state() == 'finalized'
     assert client.node_process.end() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from test.node.stand_ins import (
     FakeMatcher,
     make_image,
     make_info,
-    make_stamped,
 )
 
 
@@ -53,27 +53,20 @@ def test_without_subscribers_nothing_is_computed() -> None:
     bench.process()
     assert bench.matcher.computed == 0
     assert bench.outcome() == {PairDrop.NO_SUBSCRIBERS: 1}
-    bench.outputs.topics = ('depth',)
-    bench.process()
-    assert bench.outputs.published[0][1].frame.disparity is None
 
 
 @pytest.mark.parametrize(('age', 'outcome'), [
-    (0.0, 'published'), (0.49, 'published'), (0.51, PairDrop.STALE), (1e6, PairDrop.STALE),
-    (-0.09, 'published'), (-0.11, PairDrop.FUTURE)])
+    (0.49, 'published'), (0.51, PairDrop.STALE), (-0.09, 'published'), (-0.11, PairDrop.FUTURE)])
 def test_age_decides_when_the_pair_is_taken(age: float, outcome: Any) -> None:
     bench = Bench(max_input_age=0.5)
     bench.process(NOW - int(age * SECOND))
     assert bench.outcome() == {outcome: 1}
 
 
-def test_no_age_is_too_old_when_the_check_is_off() -> None:
+def test_no_age_is_too_old_when_the_check_is_off_or_the_clock_is_not_known_yet() -> None:
     bench = Bench(max_input_age=0.0)
     bench.process(1)
     assert bench.outcome() == {'published': 1}
-
-
-def test_a_clock_that_is_not_known_yet_makes_nothing_stale_or_future() -> None:
     bench = Bench(max_latency=0.001)
     bench.now = 0
     bench.process()
@@ -102,27 +95,17 @@ def test_a_result_that_comes_too_late_is_not_published() -> None:
     assert bench.outcome() == {'published': 1, PairDrop.LATE: 1}
 
 
-def test_a_pair_not_newer_than_the_last_published_is_dropped() -> None:
-    bench = Bench()
+def test_a_pair_not_newer_than_the_last_is_dropped_unless_the_clock_went_back() -> None:
+    bench = Bench(max_input_age=0)
     for stamp in (NOW - 2, NOW - 3, NOW - 2, NOW):
         bench.process(stamp)
     assert bench.outcome() == {'published': 2, PairDrop.NOT_NEWER: 2}
-
-
-def test_after_a_backward_jump_of_the_clock_older_stamps_are_published_again() -> None:
-    bench = Bench(max_input_age=0)
-    bench.process(NOW)
+    bench.generation.advance(PairDrop.DEACTIVATED)      # no reason to publish older stamps
+    bench.process(NOW - 1)
+    assert bench.outcome() == {'published': 2, PairDrop.NOT_NEWER: 3}
     bench.generation.advance(PairDrop.CLOCK_JUMP)
     bench.process(NOW - 60 * SECOND)
-    assert bench.outcome() == {'published': 2}
-
-
-def test_deactivating_is_no_reason_to_publish_older_stamps() -> None:
-    bench = Bench()
-    bench.process(NOW)
-    bench.generation.advance(PairDrop.DEACTIVATED)
-    bench.process(NOW - 1)
-    assert bench.outcome() == {'published': 1, PairDrop.NOT_NEWER: 1}
+    assert bench.outcome() == {'published': 3, PairDrop.NOT_NEWER: 3}
 
 
 def test_the_result_of_an_ended_generation_is_discarded() -> None:
@@ -136,59 +119,42 @@ def test_the_result_of_an_ended_generation_is_discarded() -> None:
     assert bench.outcome() == {PairDrop.DEACTIVATED: 1, PairDrop.CLOCK_JUMP: 1}
 
 
-def _spoil(bench: Bench, name: str) -> dict[str, Any]:
-    image = make_image(NOW, np.zeros((24, 32), np.uint8))
-    small = make_image(NOW, np.zeros((12, 16), np.uint8))
-    if name == 'unknown encoding':
-        image.encoding = 'rgb9'
-    elif name == 'short data':
-        image.data = image.data[:-1]
-    elif name == 'bad step':
-        image.step = 31
-    elif name == 'bad size':
-        image.height = 0
-    elif name == 'too large':
-        image.width, image.step = 100000, 100000
-    elif name == 'size mismatch':
-        image = small
-    elif name == 'camera_info size':
-        return {'left': small, 'right': small}
-    elif name == 'bad calibration':
-        bench.left_info.p[0] = float('nan')
-    elif name == 'zero baseline':
-        bench.right_info.p[3] = 0.0
-    elif name == 'swapped cameras':
-        bench.right_info.p[3] = 10.0
-    elif name == 'vertical pair':
-        bench.right_info.p[3], bench.right_info.p[7] = 0.0, -10.0
-    elif name == 'exchanged images':
-        bench.offsets.rejections = lambda: [findings.Finding(findings.CHECKS[name], 'so; so')]
-    elif name == 'bad compression':
-        image = make_stamped(NOW, data=b'not an image', format='jpeg')
-    return {'left': image}
+#: What spoils a pair, of which the left image is given, by the reason.
+SPOILED: dict[str, Callable[[Bench, Any], object]] = {
+    'unknown encoding': lambda bench, image: vars(image).update(encoding='rgb9'),
+    'short data': lambda bench, image: image.data.pop(),
+    'bad step': lambda bench, image: vars(image).update(step=31),
+    'bad size': lambda bench, image: vars(image).update(height=0),
+    'too large': lambda bench, image: vars(image).update(width=100000, step=100000),
+    'size mismatch': lambda bench, image: vars(image).update(height=12),
+    'camera_info size': lambda bench, image: vars(bench.left_info).update(width=64),
+    'bad calibration': lambda bench, image: bench.left_info.p.__setitem__(0, float('nan')),
+    'zero baseline': lambda bench, image: bench.right_info.p.__setitem__(3, 0.0),
+    'swapped cameras': lambda bench, image: bench.right_info.p.__setitem__(3, 10.0),
+    'vertical pair': lambda bench, image: bench.right_info.p.__setitem__(
+        slice(3, 8), [0, 0, 100.0, 12, -10.0]),
+    'exchanged images': lambda bench, image: vars(bench.offsets).update(rejections=lambda: [
+        findings.Finding(findings.CHECKS['exchanged images'], 'so; so')]),
+    'bad compression': lambda bench, image: vars(image).update(data=b'no image', format='jpeg'),
+}
 
 
 @pytest.mark.parametrize('name', [
     r.value for r in InputReason if r not in (InputReason.ZERO_STAMP, InputReason.BAD_ARRAY)])
 def test_bad_input_is_counted_by_its_reason_and_the_next_good_pair_is_published(name: str) -> None:
     bench = Bench()
-    infos = make_info(side='left'), make_info(side='right')
-    bench.process(**_spoil(bench, name))
+    image = make_image(NOW, np.zeros((24, 32), np.uint8))
+    SPOILED[name](bench, image)
+    bench.process(left=image)
     assert bench.outcome() == {PairDrop.BAD_INPUT: 1, InputReason(name): 1}
     assert name in bench.texts('input')
     assert bench.matcher.computed == 0
     bench.conditions.report()
-    bench.left_info, bench.right_info = infos
+    bench.left_info, bench.right_info = make_info(side='left'), make_info(side='right')
     bench.offsets.rejections = list
     bench.process()
     assert bench.outcome()['published'] == 1
     assert bench.texts('input') == ''
-
-
-def test_an_unknown_encoding_is_answered_with_the_known_ones() -> None:
-    bench = Bench()
-    bench.process(**_spoil(bench, 'unknown encoding'))
-    assert 'bayer_rggb8' in bench.texts('input')
 
 
 def test_an_unexpected_exception_is_counted_logged_and_survived() -> None:
@@ -267,16 +233,15 @@ def test_raw_images_are_matched_with_the_rectification_of_their_camera_info() ->
                                       rectified_height=12))
     bench.process()
     bench.process(NOW + 1)
-    found = Rectification.from_camera_info(bench.left_info, bench.right_info, 16, 12)
-    assert bench.matcher.rectifications == [found, found]
+    rectification = Rectification.from_camera_info(bench.left_info, bench.right_info, 16, 12)
+    assert bench.matcher.rectifications == [rectification, rectification]
     assert bench.matcher.rectifications[0] is bench.matcher.rectifications[1]
-    calibration, frame = bench.outputs.published[0][1][2:4]
-    assert calibration == found.calibration == Calibration(50.0, 0.1, 8.0, 8.0, 6.0)
-    assert frame.disparity.shape == (12, 16)
-    info = bench.outputs.published[0][1].camera_info
+    result = bench.outputs.published[0][1]
+    assert result.calibration == rectification.calibration == Calibration(50.0, 0.1, 8.0, 8.0, 6.0)
+    assert result.frame.disparity.shape == (12, 16)
+    info = result.camera_info
     assert (info.width, info.height, info.header) == (16, 12, bench.left_info.header)
     assert (info.p[0], info.p[2], info.p[6], info.k[4]) == (50.0, 8.0, 6.0, 50.0)
-    assert not any(info.d)
     assert bench.left_info.width == 32      # what came is as it was
     # Another calibration, or another size, is another rectification.
     bench.left_info = make_info(side='left')
@@ -288,20 +253,11 @@ def test_raw_images_are_matched_with_the_rectification_of_their_camera_info() ->
     distorted, whole = bench.matcher.rectifications[2:]
     assert distorted.left.d[0] == 0.1
     assert (whole.rectified_width, whole.left) == (32, distorted.left)
-
-
-@pytest.mark.parametrize(('field', 'value', 'words'), [
-    ('distortion_model', '', "left distortion model is ''"), ('k', [0.0] * 9, r'left K[0] is 0')])
-def test_cameras_that_cannot_be_rectified_are_a_bad_calibration_in_words(
-        field: str, value: Any, words: str) -> None:
-    bench = Bench(config=MatcherConfig(disparity_range=8, rectify=True))
-    good, bad = bench.left_info, make_info(side='left')
-    setattr(bad, field, value)
-    bench.left_info = bad
-    for stamp in (NOW, NOW + 1):
+    # Cameras that cannot be rectified are a bad calibration, however often they come.
+    bench.left_info = make_info(side='left')
+    bench.left_info.k = [0.0] * 9
+    for stamp in (NOW + 4, NOW + 5):
         bench.process(stamp)
-    assert bench.outcome() == {PairDrop.BAD_INPUT: 2, InputReason.BAD_CALIBRATION: 2}
-    assert words in bench.texts('input')
-    bench.left_info = good
-    bench.process(NOW + 2)
-    assert bench.outcome()['published'] == 1
+    assert bench.outcome() == {PairDrop.BAD_INPUT: 2, InputReason.BAD_CALIBRATION: 2,
+                               'published': 4}
+    assert 'left K[0] is 0' in bench.texts('input')

@@ -149,14 +149,14 @@ class Stranger:
 
 
 def random_bytes(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
-    for number in range(2000):
+    for number in range(400):
         junk = chance.randbytes(chance.choice((0, 1, 4, 19, 20, 24, 40, 100, 500, 1400)))
         yield stranger.packet(junk) if number % 2 else junk
 
 
 def cut(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
     genuine = stranger.genuine()
-    for _ in range(2000):
+    for _ in range(400):
         packet = chance.choice(genuine)
         yield packet[:chance.randrange(len(packet))]
 
@@ -164,7 +164,7 @@ def cut(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
 def changed(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
     words = [struct.pack('<I', word) for word in (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 0xffff)]
     genuine = stranger.genuine()
-    for _ in range(4000):
+    for _ in range(800):
         packet = bytearray(chance.choice(genuine))
         for _ in range(chance.randint(1, 6)):
             place = chance.randrange(20, len(packet) - 4)
@@ -177,7 +177,7 @@ def changed(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
 
 
 def wrong_lengths(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
-    for packet in stranger.genuine()[:50]:
+    for packet in stranger.genuine()[:20]:
         for length in (0, 1, 3, 4, 12, 20, 23, 24, len(packet), 2**15, 2**16 - 4, 2**16 - 1):
             for place in (20, 32):
                 yield packet[:place + 2] + struct.pack('<H', length) + packet[place + 4:]
@@ -213,14 +213,14 @@ def wrong_numbers(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
 
 def wrong_parameters(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
     for name, length, value in itertools.product(
-            (*range(0x80), 0x800f, 0x8010, 0x8015), (None, 4, 2**16 - 1),
+            (*range(0, 0x80, 3), 0x50, 0x58, 0x62, 0x800f, 0x8010, 0x8015), (None, 4, 2**16 - 1),
             (b'', struct.pack('<I', 2**32 - 1) + b'a' * 20, b'\xff' * 400)):
         yield stranger.participant(stranger.new_prefix(), parameter(name, value, length))
 
 
 def many_participants(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
     name = parameter(NAME, struct.pack('<I', 40_000) + b'x' * 39_999 + b'\0')
-    for number in range(1000):
+    for number in range(200):
         yield stranger.participant(stranger.new_prefix(), name if number % 10 == 0 else b'')
 
 
@@ -270,8 +270,7 @@ def test_frames_go_on_beside_hostile_packets(
 
 
 def test_a_profile_closes_the_ports_to_other_machines(
-        repository: pathlib.Path, tmp_path: pathlib.Path, start_node: Any,
-        textured_pair: Callable[..., Any]) -> None:
+        repository: pathlib.Path, tmp_path: pathlib.Path, start_node: Any) -> None:
     page = (repository / 'docs/howto/security.md').read_text(encoding='utf-8')
     interfaces, = re.findall('^```xml\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     profile = (repository / 'config/fastdds_large_images.xml').read_text(encoding='utf-8')
@@ -285,6 +284,3 @@ def test_a_profile_closes_the_ports_to_other_machines(
     ports = machine.ports_in_use(node.domain)
     assert len(ports) >= 2
     assert {bound[port] for port in ports} == {'0100007F'}          # 127.0.0.1
-    with contextlib.closing(Client(node.domain)) as client:
-        client.connect()
-        client.match(*textured_pair(W, H, 5))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import pathlib
 import struct
 import subprocess
@@ -32,16 +31,31 @@ def _compressed(pixels: np.ndarray, kind: str, description: str = '') -> types.S
     return types.SimpleNamespace(data=data.tobytes(), format=description or kind)
 
 
+def _message(data: bytes) -> types.SimpleNamespace:
+    return types.SimpleNamespace(data=data, format='png')
+
+
+@pytest.fixture
+def undecoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is refused is refused before a decoder sees it."""
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('decoded'))
+
+
+def refuse(data: bytes, match: str | None = None, width: int = 100, height: int = 100
+           ) -> InputReason:
+    """The reason why an image is refused, in words."""
+    with pytest.raises(InputError, match=match) as caught:
+        input_images.from_compressed(_message(data), width, height)
+    return caught.value.reason
+
+
 @pytest.mark.parametrize(('pixels', 'description', 'encoding'), [
     (GREY, 'png', 'mono8'),
-    (GREY, 'mono8; png compressed ', 'mono8'),
     (GREY, 'bayer_rggb8; png compressed bayer_rggb8', 'bayer_rggb8'),
     (COLOUR, 'rgb8; png compressed bgr8', 'bgr8'),
-    (GREY.astype(np.uint16) * 257, 'mono16; png compressed', 'mono16'),
     (GREY.astype(np.uint16) * 257, 'bayer_gbrg16; png compressed', 'bayer_gbrg16'),
     (GREY, 'bayer_gbrg16; png compressed', 'mono8'),
     (GREY.astype(np.uint16) * 257, 'bayer_gbrg8; png compressed', 'mono16'),
-    (GREY, 'nv12; png compressed', 'mono8'),
     (np.dstack([COLOUR, GREY]), 'rgba8; png compressed', 'bgra8'),
 ])
 def test_compressed_images_come_out_as_they_went_in(pixels: np.ndarray, description: str,
@@ -51,60 +65,31 @@ def test_compressed_images_come_out_as_they_went_in(pixels: np.ndarray, descript
     assert np.array_equal(image.pixels, pixels)
 
 
-def test_jpeg_is_decoded(textured_pair: Any) -> None:
+def test_jpeg_is_decoded() -> None:
     smooth = cv2.GaussianBlur(GREY, (0, 0), 4)
     image = input_images.from_compressed(_compressed(smooth, 'jpg', 'jpeg'), 100, 100)
     assert image.encoding == 'mono8'
     assert np.abs(image.pixels.astype(int) - smooth).max() < 12
 
 
-@pytest.mark.parametrize('kind', ['png', 'jpg'])
-def test_the_size_is_read_before_anything_is_decoded(kind: str,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    message = _compressed(COLOUR, kind)
-    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('decoded'))
-    with pytest.raises(InputError) as caught:
-        input_images.from_compressed(message, 31, 100)
-    assert caught.value.reason is InputReason.TOO_LARGE
-
-
-@pytest.mark.parametrize('data', [
-    b'', b'\xff', b'\xff\xd8', b'\xff\xd8\xff', b'\xff\xd8\xff\xe0\x00\x00' * 3,
-    b'\x89PNG\r\n\x1a\n', b'\x89PNG\r\n\x1a\n' + bytes(40), b'neither', bytes(1000),
-    _compressed(COLOUR, 'jpg').data[:60], _compressed(COLOUR, 'png').data[:60]])
-def test_broken_data_is_bad_compression(data: bytes) -> None:
-    with pytest.raises(InputError) as caught:
-        input_images.from_compressed(types.SimpleNamespace(data=data, format='jpeg'), 100, 100)
-    assert caught.value.reason is InputReason.BAD_COMPRESSION
-
-
 FOREIGN = {
     'JPEG 2000': b'\0\0\0\x0cjP  \r\n\x87\n', 'TIFF': b'II*\0\x08\0\0\0', 'BMP': b'BM\x36\0\0\0',
     'WebP': b'RIFF\x24\0\0\0WEBPVP8 ', 'GIF': b'GIF89a', 'OpenEXR': b'v/1\x01\x02\0\0\0',
     'Netpbm': b'P5\n32 24\n255\n', 'Radiance HDR': b'#?RADIANCE\n', 'JPEG XL': b'\xff\x0a\xfa\x7f',
-    'AVIF or HEIF': b'\0\0\0\x20ftypavif', 'an unknown format': b'neither', 'no data': b''}
+    'AVIF or HEIF': b'\0\0\0\x20ftypavif', 'an unknown format': b'neither'}
 
 
-@pytest.mark.parametrize(('name', 'start'), FOREIGN.items(), ids=FOREIGN)
-def test_other_formats_are_refused_by_name_before_a_decoder_sees_them(
-        name: str, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('decoded'))
-    data = start + bytes(500) if start else b''
-    with pytest.raises(InputError, match=f'this is {name}; PNG and JPEG are') as caught:
-        input_images.from_compressed(types.SimpleNamespace(data=data, format='jpeg'), 100, 100)
-    assert caught.value.reason is InputReason.BAD_COMPRESSION
-
-
-@pytest.mark.parametrize('kind', ['jp2', 'tiff', 'bmp', 'webp', 'ppm', 'ras', 'gif'])
-def test_what_opencv_writes_in_other_formats_is_known_by_name(kind: str) -> None:
-    name = encoded_images.format_name(_written(np.tile(COLOUR, (8, 8, 1)), kind))
-    assert name not in ('PNG', 'JPEG', 'an unknown format')
-
-
-def test_depth_of_the_compressed_depth_transport_is_refused_by_name() -> None:
-    message = _compressed(GREY.astype(np.uint16), 'png', '16UC1; compressedDepth png')
+def test_other_formats_and_sizes_are_refused_by_name_before_a_decoder_sees_them(
+        undecoded: None) -> None:
+    for name, start in FOREIGN.items():
+        assert refuse(start + bytes(500), f'this is {name}; PNG and JPEG are'
+                      ) is InputReason.BAD_COMPRESSION
+    assert refuse(b'', 'this is no data') is InputReason.BAD_COMPRESSION
+    depth = _compressed(GREY.astype(np.uint16), 'png', '16UC1; compressedDepth png')
     with pytest.raises(InputError, match='this is compressedDepth; PNG and JPEG'):
-        input_images.from_compressed(message, 100, 100)
+        input_images.from_compressed(depth, 100, 100)
+    for kind in ('png', 'jpg'):
+        assert refuse(_compressed(COLOUR, kind).data, width=31) is InputReason.TOO_LARGE
 
 
 # Damaged and hostile files
@@ -127,7 +112,7 @@ def _png(pixels: np.ndarray, *, before: bytes = b'', surplus: int = 0) -> bytes:
     """A grey PNG with chunks before its pixels, and zeros after the last of them."""
     rows = _rows(pixels) + bytes(surplus)
     return (encoded_images.PNG + _header(pixels.shape[1], pixels.shape[0]) + before
-            + _chunk(b'IDAT', zlib.compress(rows, 9)) + _chunk(b'IEND', b''))
+            + _chunk(b'IDAT', zlib.compress(rows, 1)) + _chunk(b'IEND', b''))
 
 
 def _jpeg(side: int, scans: int) -> bytes:
@@ -140,49 +125,32 @@ def _jpeg(side: int, scans: int) -> bytes:
     return data[:-2] + data[last:-2] * scans + data[-2:]
 
 
-def _written(pixels: np.ndarray, kind: str) -> bytes:
-    """As OpenCV writes it, where it was built with this format."""
-    with contextlib.suppress(cv2.error):
-        done, data = cv2.imencode(f'.{kind}', pixels)
-        if done:
-            return bytes(data.tobytes())
-    pytest.skip(f'this OpenCV does not write {kind}')
-
-
 JPEG = _compressed(GREY, 'jpg').data
 FRAME = JPEG.index(b'\xff\xc0')
 
 
-@pytest.mark.parametrize('data', [
-    encoded_images.PNG + _chunk(b'tEXt', b'a\0b') + _png(GREY)[8:],
-    encoded_images.PNG + _header(0, 24) + _png(GREY)[33:],
-    JPEG[:FRAME] + b'\xff\xd0' + JPEG[FRAME:], JPEG[:FRAME] + b'\xff\x00' + JPEG[FRAME:],
-    JPEG[:FRAME] + b'\0' + JPEG[FRAME:], JPEG[:FRAME + 5] + bytes(2) + JPEG[FRAME + 7:],
-    JPEG[:FRAME] + JPEG[JPEG.index(b'\xff\xda'):], b'\xff\xd8\xff\xf7' + bytes(40)])
-def test_a_file_that_does_not_begin_with_its_size_is_not_decoded(
-        data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('decoded'))
-    with pytest.raises(InputError, match='does not begin with its size') as caught:
-        input_images.from_compressed(types.SimpleNamespace(data=data, format='jpeg'), 100, 100)
-    assert caught.value.reason is InputReason.BAD_COMPRESSION
+def test_a_file_that_does_not_begin_with_its_size_is_not_decoded(undecoded: None) -> None:
+    png = _png(GREY)
+    for data in (
+            encoded_images.PNG + _chunk(b'tEXt', b'a\0b') + png[8:],
+            encoded_images.PNG + _header(0, 24) + png[33:],
+            JPEG[:FRAME] + b'\xff\xd0' + JPEG[FRAME:], JPEG[:FRAME] + b'\xff\x00' + JPEG[FRAME:],
+            JPEG[:FRAME] + b'\0' + JPEG[FRAME:], JPEG[:FRAME + 5] + bytes(2) + JPEG[FRAME + 7:],
+            JPEG[:FRAME] + JPEG[JPEG.index(b'\xff\xda'):], b'\xff\xd8\xff\xf7' + bytes(40)):
+        assert refuse(data, 'does not begin with its size') is InputReason.BAD_COMPRESSION
 
 
-def test_an_image_of_another_size_than_its_header_says_is_refused(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sizes_or_a_part_of_an_image_are_bad_compression(monkeypatch: pytest.MonkeyPatch
+                                                             ) -> None:
+    png, size = _png(GREY), bytes([0, 90, 0, 90])
+    for data in (png[:33] + _header(90, 90) + png[33:],
+                 JPEG[:FRAME] + JPEG[FRAME:FRAME + 5] + size + JPEG[FRAME + 9:FRAME + 13]
+                 + JPEG[FRAME:], JPEG[:-2], JPEG[:len(JPEG) // 2], JPEG[:3], png[:400], png[:-12],
+                 encoded_images.PNG, encoded_images.PNG + bytes(40)):
+        assert refuse(data) is InputReason.BAD_COMPRESSION
+    # Whatever the decoder makes of an image is compared with its header.
     monkeypatch.setattr(cv2, 'imdecode', lambda *_: np.zeros((240, 320), np.uint8))
-    with pytest.raises(InputError, match='not of the size that its header says'):
-        input_images.from_compressed(_compressed(GREY, 'png'), 1000, 1000)
-
-
-@pytest.mark.parametrize('data', [
-    _png(GREY)[:33] + _header(90, 90) + _png(GREY)[33:],
-    JPEG[:FRAME] + JPEG[FRAME:FRAME + 5] + bytes([0, 90, 0, 90]) + JPEG[FRAME + 9:FRAME + 13]
-    + JPEG[FRAME:], JPEG[:-2], JPEG[:len(JPEG) // 2], _png(GREY)[:400], _png(GREY)[:-12]],
-    ids=['two IHDR', 'two SOF', 'no EOI', 'half a JPEG', 'half a PNG', 'no IEND'])
-def test_two_sizes_or_a_part_of_an_image_are_bad_compression(data: bytes) -> None:
-    with pytest.raises(InputError) as caught:
-        input_images.from_compressed(types.SimpleNamespace(data=data, format='png'), 100, 100)
-    assert caught.value.reason is InputReason.BAD_COMPRESSION
+    refuse(png, 'not of the size that its header says', 1000, 1000)
 
 
 def test_thumbnails_texts_and_what_follows_the_image_do_not_matter() -> None:
@@ -191,7 +159,7 @@ def test_thumbnails_texts_and_what_follows_the_image_do_not_matter() -> None:
     for data, expected in ((JPEG[:2] + thumbnail + JPEG[2:], decoded), (JPEG + bytes(9), decoded),
                            (_png(GREY, before=_chunk(b'tEXt', b'a\0b')), GREY),
                            (_png(GREY) + b'more', GREY)):
-        image = input_images.from_compressed(types.SimpleNamespace(data=data, format='x'), 32, 24)
+        image = input_images.from_compressed(_message(data), 32, 24)
         assert np.array_equal(image.pixels, expected)
 
 
@@ -210,34 +178,28 @@ def test_interlaced_palette_and_grey_images_of_any_size_are_decoded() -> None:
             file = (encoded_images.PNG + _chunk(b'IHDR', header)
                     + (palette if form[1] else b'') + _chunk(b'IDAT', zlib.compress(data))
                     + _chunk(b'IEND', b''))
-            image = input_images.from_compressed(
-                types.SimpleNamespace(data=file, format='png'), 100, 100)
+            image = input_images.from_compressed(_message(file), 100, 100)
             assert (image.width, image.height) == (width, height)
             assert form[1] or np.array_equal(image.pixels, grey)
 
 
-@pytest.mark.parametrize('kind', [b'IDAT', b'tEXt'])
-def test_a_chunk_that_says_to_be_longer_than_the_file_costs_no_memory(
-        kind: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('was decoded'))
-    file = bytearray(_png(GREY, before=_chunk(kind, b'a\0b')))
-    place = file.index(kind)
-    file[place - 4:place] = struct.pack('>I', 2**30)
-    with pytest.raises(InputError, match='cannot be decoded'):
-        input_images.from_compressed(
-            types.SimpleNamespace(data=bytes(file), format='png'), 100, 100)
+def test_a_chunk_that_says_to_be_longer_than_the_file_costs_no_memory(undecoded: None) -> None:
+    for kind in (b'IDAT', b'tEXt'):
+        file = bytearray(_png(GREY, before=_chunk(kind, b'a\0b')))
+        place = file.index(kind)
+        file[place - 4:place] = struct.pack('>I', 2**30)
+        refuse(bytes(file), 'cannot be decoded')
 
 
 TEXT = _chunk(b'zTXt', b'a\0\0' + zlib.compress(bytes(7_900_000), 9))
 #: Without the checks: 0.5 to 9 s of the processor, and up to a GiB.
 HOSTILE = {
-    'JPEG 2000': lambda: _written(np.zeros((8192, 8192, 3), np.uint8), 'jp2'),
     'PNG with compressed texts': lambda: _png(GREY, before=TEXT * 100),
-    'PNG with a surplus of pixels': lambda: _png(GREY, surplus=1_000_000_000),
+    'PNG with a surplus of pixels': lambda: _png(GREY, surplus=100_000_000),
     'PNG with an animation': lambda: _png(GREY, before=_chunk(
         b'acTL', struct.pack('>II', 2, 0)) + _chunk(b'fcTL', struct.pack(
             '>IIIIIHHBB', 0, 16000, 16000, 0, 0, 1, 1, 0, 0))),
-    'JPEG of many scans': lambda: _jpeg(4096, 500),
+    'JPEG of many scans': lambda: _jpeg(2048, 500),
 }
 DECODE = """
 import re, sys, time
@@ -269,45 +231,39 @@ def test_a_small_file_takes_neither_time_nor_memory(
     path.write_bytes(HOSTILE[name]())
     done = subprocess.run([sys.executable, '-c', DECODE, str(path)], cwd=repository, text=True,
                           capture_output=True, check=True, timeout=120)
-    found, seconds, mebibytes = done.stdout.split()
-    print(f'{name}: {path.stat().st_size} bytes, {found}, {seconds} s, {mebibytes} MiB')
-    assert found == outcome
+    answer, seconds, mebibytes = done.stdout.split()
+    assert answer == outcome
     assert float(seconds) < 0.5         # of the processor's time, however busy it is
     assert float(mebibytes) < 32
 
 
-def _foreign() -> types.SimpleNamespace:
-    message: types.SimpleNamespace = make_image(1, GREY)
-    message.encoding = '32FC1'
-    return message
-
-
-def test_a_foreign_encoding_without_cv_bridge_lists_what_is_supported(
+def test_a_foreign_encoding_goes_through_cv_bridge_within_the_limits(
         monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = make_image(1, GREY)
+    foreign.encoding = '32FC1'
+
+    def convert(message: Any, desired_encoding: str) -> np.ndarray:
+        if message.width == 31:
+            raise RuntimeError('no such conversion')
+        return GREY
+
+    bridge = types.SimpleNamespace(imgmsg_to_cv2=convert)
+    monkeypatch.setattr(input_images, 'cv_bridge', lambda: bridge)
+    assert np.array_equal(input_images.from_image(foreign, 100, 100).pixels, GREY)
+    foreign.width = 31
+    with pytest.raises(InputError, match='no such conversion') as caught:
+        input_images.from_image(foreign, 100, 100)
+    assert caught.value.reason is InputReason.UNKNOWN_ENCODING
     monkeypatch.setattr(input_images, 'cv_bridge', lambda: None)
     with pytest.raises(InputError, match=r'32FC1.*supported without cv_bridge.*yuv422_yuy2'):
-        input_images.from_image(_foreign(), 100, 100)
+        input_images.from_image(foreign, 100, 100)
+    monkeypatch.setattr(input_images, 'cv_bridge', lambda: pytest.fail('asked'))
+    with pytest.raises(InputError) as caught:
+        input_images.from_image(foreign, 30, 100)
+    assert caught.value.reason is InputReason.TOO_LARGE
 
 
-def test_a_foreign_encoding_goes_through_cv_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
-    bridge = types.SimpleNamespace(imgmsg_to_cv2=lambda message, desired_encoding: GREY)
-    monkeypatch.setattr(input_images, 'cv_bridge', lambda: bridge)
-    assert np.array_equal(input_images.from_image(_foreign(), 100, 100).pixels, GREY)
-
-
-def test_what_cv_bridge_cannot_convert_is_an_unknown_encoding(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise RuntimeError('no such conversion')
-
-    monkeypatch.setattr(input_images, 'cv_bridge',
-                        lambda: types.SimpleNamespace(imgmsg_to_cv2=refuse))
-    with pytest.raises(InputError, match='no such conversion') as caught:
-        input_images.from_image(_foreign(), 100, 100)
-    assert caught.value.reason is InputReason.UNKNOWN_ENCODING
-
-
-@pytest.mark.parametrize('error', [ImportError, AttributeError, SystemError, RuntimeError])
+@pytest.mark.parametrize('error', [ImportError, AttributeError])
 def test_a_cv_bridge_that_cannot_be_imported_counts_as_absent(
         error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     real_import = builtins.__import__
@@ -321,11 +277,3 @@ def test_a_cv_bridge_that_cannot_be_imported_counts_as_absent(
     input_images.cv_bridge.cache_clear()
     assert input_images.cv_bridge() is None
     input_images.cv_bridge.cache_clear()
-
-
-def test_sizes_over_the_limit_are_refused_before_cv_bridge_sees_them(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_images, 'cv_bridge', lambda: pytest.fail('asked'))
-    with pytest.raises(InputError) as caught:
-        input_images.from_image(_foreign(), 31, 100)
-    assert caught.value.reason is InputReason.TOO_LARGE

@@ -15,18 +15,14 @@ from stereo_bp_ros.node.main import EXIT_DEVICE_LOST, EXIT_REFUSED
 from test.cases import every
 
 
-@pytest.mark.parametrize(('text', 'value'), [
-    ('true', True), ('True', True), ('TRUE', True), ('yes', True), ('On', True),
-    ('false', False), ('False', False), ('no', False), ('off', False)])
-def test_booleans_have_the_spellings_of_yaml(text, value):
-    assert launching.parse_boolean('respawn', text) is value
-    assert launching.parameter_values({'use_sim_time': text}) == {'use_sim_time': value}
-
-
-@pytest.mark.parametrize('text', ['maybe', '1.5', 'tru'])
-def test_what_is_no_boolean_is_refused_by_name(text):
-    with pytest.raises(StereoError, match=r'use_sim_time is .* must be true or false'):
-        launching.parse_boolean('use_sim_time', text)
+def test_booleans_have_the_spellings_of_yaml():
+    for text, value in (('true', True), ('TRUE', True), ('yes', True), ('On', True),
+                        ('False', False), ('no', False)):
+        assert launching.parse_boolean('respawn', text) is value
+        assert launching.parameter_values({'use_sim_time': text}) == {'use_sim_time': value}
+    for text in ('maybe', '1.5', 'tru'):
+        with pytest.raises(StereoError, match=r'use_sim_time is .* must be true or false'):
+            launching.parse_boolean('use_sim_time', text)
 
 
 def test_every_parameter_is_taken_in_its_own_type_and_what_is_not_set_is_left_out():
@@ -51,23 +47,18 @@ def test_a_parameter_file_that_is_not_there_is_an_error(tmp_path):
     assert launching.parameter_file('') == []
 
 
-@pytest.mark.parametrize('command', [
-    ['/opt/ros/bin/ros2', 'launch', 'stereo_bp_ros', 'stereo_bp.launch.py', 'approximate_syn:=1'],
-    ['ros2', 'launch', '/ws/src/stereo_bp_ros/launch/stereo_bp.launch.py', 'approximate_syn:=1']])
-def test_an_unknown_argument_of_the_file_that_was_started_is_named_with_the_closest(command):
-    known = ['approximate_sync', 'preset']
-    sentence, = launching.unknown_arguments('stereo_bp.launch.py', command,
-                                            ['approximate_syn:=1', 'preset:=road', '--debug'],
-                                            known)
-    assert 'no argument approximate_syn; did you mean approximate_sync?' in sentence
-    sentence, = launching.unknown_arguments('stereo_bp.launch.py', command, ['zzz:=1'], known)
-    assert 'did you mean' not in sentence
+def test_an_unknown_argument_of_the_file_that_was_started_is_named_with_the_closest():
+    def told(file, argument, *others):
+        return launching.unknown_arguments(
+            'stereo_bp.launch.py', ['ros2', 'launch', *file, argument], [argument, *others],
+            ['approximate_sync', 'preset'])
 
-
-def test_a_file_that_is_included_says_nothing():
-    assert not launching.unknown_arguments(
-        'stereo_bp.launch.py', ['ros2', 'launch', 'robot', 'bringup.launch.py', 'camera:=zed'],
-        ['camera:=zed'], ['preset'])
+    for file in (('stereo_bp_ros', 'stereo_bp.launch.py'), ('/ws/launch/stereo_bp.launch.py',)):
+        sentence, = told(file, 'approximate_syn:=1', 'preset:=road', '--debug')
+        assert 'no argument approximate_syn; did you mean approximate_sync?' in sentence
+        sentence, = told(file, 'zzz:=1')
+        assert 'did you mean' not in sentence
+    assert not told(('robot', 'bringup.launch.py'), 'camera:=zed')      # which includes it
 
 
 def test_only_a_refused_configuration_is_final():
@@ -85,9 +76,10 @@ CHOICES = {**dict.fromkeys(('namespace', 'name', 'left_namespace', 'right_namesp
 
 
 def cameras(tmp_path: pathlib.Path, content: Any, **given: str) -> list[dict[str, Any]]:
-    """The cameras of a file, with further arguments on the command line."""
+    """The cameras of a file, which None leaves away, with further arguments."""
     file = tmp_path / 'cameras.yaml'
-    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    if content is not None:
+        file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     return launching.cameras({**dict.fromkeys(CHOICES, ''), 'cameras': str(file), **given},
                              CHOICES)
 
@@ -119,49 +111,41 @@ def test_the_parameter_file_of_a_camera_lies_beside_the_file_of_cameras(tmp_path
 
 
 @pytest.mark.parametrize(('content', 'words'), [
+    (None, 'it cannot be read: No such file'),
     ('cameras: []', 'must be a list of cameras'),
     ('[]', 'must be a list of cameras'),
     ('- namespace: [', 'it cannot be read'),
     ([{'namespace': 'front'}, 'rear'], 'camera 2: the entry is .*rear.* must be a mapping'),
     ([{'preset': 'road'}], 'camera 1: namespace is .*needs one of its own'),
-    ([{'namespace': '/'}], 'camera 1: namespace is .*needs one of its own'),
     ([{'namespace': 'front'}, {'namespace': 'rear'}, {'namespace': '/front'}],
      'camera 3: namespace is ./front., but an earlier camera has the same'),
     ([{'namespace': 'a', 'disparity_rnage': 64}],
      'camera 1: disparity_rnage is 64, but .* did you mean disparity_range'),
     ([{'namespace': 'a', 'remapping': {}}], 'did you mean remappings'),
     ([{'namespace': 'a', 'cameras': 'b.yaml'}], 'camera 1: cameras is .*no argument of this name'),
-    ([{'namespace': 'a', 'view': 'rviz'}], 'camera 1: view is .*no argument of this name'),
     ([{'namespace': 'a', 'disparity_range': 1000}], 'camera 1: disparity_range is 1000, but'),
     ([{'namespace': 'a', 'num_threads': None}], 'camera 1: num_threads is None, but'),
     ([{'namespace': 'a', 'preset': 'roda'}], 'preset is .roda., but must be one of road, sad'),
     ([{'namespace': 'a', 'respawn': 'maybe'}], 'respawn is .maybe., but must be true or false'),
     ([{'namespace': 'a', 'name': 5}], 'camera 1: name is 5, but must be a text'),
     ([{'namespace': 'a', 'params_file': 'no.yaml'}], 'params_file is .* no such file'),
-    ([{'namespace': 'a', 'remappings': ['depth']}], 'remappings is .* mapping of topics'),
     ([{'namespace': 'a', 'remappings': {'depth': 1}}], 'remappings is .* mapping of topics')])
 def test_a_mistake_in_a_file_of_cameras_is_named_with_its_camera(tmp_path, content, words):
     with pytest.raises(StereoError, match=f'cameras.yaml.*{words}'):
         cameras(tmp_path, content)
 
 
-SHIPPED = ('front_and_rear', 'oak', 'realsense', 'usb', 'zed')
-
-
-@pytest.mark.parametrize('name', SHIPPED)
-def test_every_shipped_file_of_cameras_is_accepted_and_maps_all_inputs(name, repository):
+def test_every_shipped_file_of_cameras_is_accepted_and_maps_all_inputs(repository):
     choices = {**CHOICES, 'preset': ('', *preset_names())}
-    given = {**dict.fromkeys(CHOICES, ''),
-             'cameras': str(repository / f'config/cameras/{name}.yaml')}
-    for camera in launching.cameras(given, choices):
-        assert camera['left_namespace'] or {topic for topic, _ in camera['remappings']} == {
-            f'{side}/{topic}' for side in ('left', 'right')
-            for topic in ('image_raw' if camera.get('rectify') else 'image_rect',
-                          'camera_info')}
-
-
-def test_every_shipped_file_of_cameras_is_tried(repository):
-    assert sorted(path.stem for path in (repository / 'config/cameras').iterdir()) == [*SHIPPED]
+    files = sorted((repository / 'config/cameras').iterdir())
+    assert len(files) >= 5
+    for file in files:
+        given = {**dict.fromkeys(CHOICES, ''), 'cameras': str(file)}
+        for camera in launching.cameras(given, choices):
+            assert camera['left_namespace'] or {topic for topic, _ in camera['remappings']} == {
+                f'{side}/{topic}' for side in ('left', 'right')
+                for topic in ('image_raw' if camera.get('rectify') else 'image_rect',
+                              'camera_info')}, file
 
 
 def test_analyzers_tell_the_statuses_of_two_nodes_apart():
@@ -170,8 +154,3 @@ def test_analyzers_tell_the_statuses_of_two_nodes_apart():
                 if isinstance(group, dict)]
     for status, group in (('/front/stereo_bp: input', 0), ('/front/stereo_bp2: input', 1)):
         assert [status.startswith(prefix) for prefix, in prefixes] == [group == 0, group == 1]
-
-
-def test_a_file_of_cameras_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(StereoError, match=r'cameras is .*it cannot be read: No such file'):
-        launching.cameras({'cameras': str(tmp_path / 'cameras.yaml')}, CHOICES)

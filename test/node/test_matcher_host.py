@@ -12,10 +12,7 @@ import pytest
 from stereo_bp_ros import StereoMatcher, engines, partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.backend import Backend, Engine
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
-from stereo_bp_ros.engines.cuda.backend import CudaBackend
-from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from test.node.stand_ins import FakeMatcher
@@ -84,36 +81,22 @@ def test_it_is_known_when_an_engine_is_in_the_making_and_when_it_has_been(
     assert built(fail_to_change) == (True, True)    # the old one serves from now on
 
 
-def test_a_size_is_prepared_for_once_and_it_is_said_how_long_that_took() -> None:
+def test_a_size_and_a_calibration_that_moves_min_depth_are_prepared_for_once() -> None:
     logged: list[str] = []
     host = MatcherHost(FakeMatcher, logged.append)
-    host.build(MatcherConfig(backend='cpu'), 0, 0)
-    assert host.prepare(32, 24)
-    assert not host.prepare(32, 24)
-    assert host.prepare(64, 48)
-    assert logged == [f'ready for {size} after 0.0 s, 0.0 s of it compiling'
-                      for size in ('32 x 24', '64 x 48')]
-
-
-def test_only_a_calibration_that_moves_min_depth_is_prepared_for() -> None:
-    logged: list[str] = []
-    host = MatcherHost(FakeMatcher, logged.append)
-    host.build(MatcherConfig(backend='cpu', min_depth=1.0), 0, 0)
+    host.build(MatcherConfig(min_depth=1.0), 0, 0)
     wide, as_wide, narrow = (Calibration(100.0, baseline, 16.0, 16.0, 12.0)
                              for baseline in (0.2, 0.19, 0.1))
-    assert [host.prepare(32, 24, one) for one in (wide, wide, as_wide, narrow, narrow)] == [
+    assert [host.prepare(32, 24, calibration)
+            for calibration in (wide, wide, as_wide, narrow, narrow)] == [
         True, False, False, True, False]
-    assert host.effective_config == MatcherConfig(backend='cpu', disparity_range=16)
-    assert [line.partition(' after')[0] for line in logged] == [
-        'ready for 32 x 24, disparities 0 to 23,', 'ready for 32 x 24, disparities 0 to 15,']
-
-
-def test_another_matcher_after_a_loss_searches_as_far() -> None:
-    host = MatcherHost(FakeMatcher)
-    host.build(MatcherConfig(min_depth=1.0), 0, 0)
-    host.prepare(32, 24, Calibration(100.0, 0.2, 16.0, 16.0, 12.0))
+    assert logged == [
+        f'ready for 32 x 24, disparities 0 to {last}, after 0.0 s, 0.0 s of it compiling'
+        for last in (23, 15)]
+    assert host.effective_config.disparity_range == 16
+    # Another matcher after a loss searches as far.
     host.fall_back_to_cpu(DeviceLostError('gone'))
-    assert host.effective_config == MatcherConfig(backend='cpu', disparity_range=24)
+    assert host.effective_config == MatcherConfig(backend='cpu', disparity_range=16)
 
 
 def test_a_device_without_memory_is_not_asked_again_for_every_image(
@@ -133,81 +116,27 @@ def test_a_device_without_memory_is_not_asked_again_for_every_image(
     assert attempts == [(32, 24)]
 
 
-SIZE = (640, 480)
-SMALL, LARGE = (MatcherConfig(disparity_range=disparities, levels=4)
-                for disparities in (16, 128))
+def test_a_node_that_changes_over_and_back_ends_with_the_partitions_that_it_began_with(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip('numba')
+    size, backend = (320, 240), CpuBackend('')
+    small, large = (MatcherConfig(disparity_range=disparities, levels=4, backend='cpu')
+                    for disparities in (16, 64))
+    total = int(0.8 * backend.plan(large, *size, partitions.whole(*size)).memory.total
+                / engines.SHARE)
+    host = MatcherHost(StereoMatcher)
 
+    def free_memory(_: object) -> int:
+        plan = host.matcher.memory_plan if host.matcher else None
+        return total - (plan.total if plan else 0)
 
-class Holder(Engine):
-    """An engine that only holds its memory."""
-
-    def __init__(self, plan: engines.Plan, held: list[int]) -> None:
-        super().__init__(plan)
-        self._held = held
-        self._is_open = True
-        held.append(plan.memory.total)
-
-    def compute(self, *_: Any) -> dict[str, float]:
-        return {}
-
-    def wait_for(self, stream: int) -> None: ...
-
-    def update(self, config: MatcherConfig) -> None:
-        self.config = config
-
-    def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._held.remove(self.plan.memory.total)
-
-
-@pytest.fixture(params=['cpu', 'cuda'])
-def with_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-                ) -> Callable[[int], Backend]:
-    """Makes the back end one with so many bytes, in which engines hold their plans' totals."""
-    made: Backend = (CpuBackend('') if request.param == 'cpu' else CudaBackend(TYPICAL, ''))
-
-    def install(total: int) -> Backend:
-        held: list[int] = []
-        kind = type(made)
-        monkeypatch.setattr(kind, 'free_memory', lambda _: total - sum(held))
-        monkeypatch.setattr(kind, '_create', lambda _, plan: Holder(plan, held))
-        monkeypatch.setattr(kind, 'describe', lambda *_: {})
-        monkeypatch.setattr(engines, 'choose', lambda _: made)
-        return made
-    return install
-
-
-def fitting_total(backend: Backend, share: float) -> int:
-    """Bytes of which an engine for ``LARGE`` may take so much of what it takes as a whole."""
-    whole = backend.plan(LARGE, *SIZE, partitions.whole(*SIZE)).memory.total
-    return int(share * whole / engines.SHARE) + 1
-
-
-@pytest.mark.parametrize(('share', 'is_cut'), [(1.0, False), (0.6, True), (5.0, False)])
-def test_a_changed_matcher_has_the_plan_of_a_fresh_one(with_memory, share, is_cut):
-    total = fitting_total(with_memory(0), share)
-    with_memory(total)
-    with StereoMatcher(LARGE) as fresh:
-        fresh.prepare(*SIZE)
-        expected, parts = fresh.memory_plan, fresh.partitions
-    with_memory(total)
-    with StereoMatcher(SMALL) as changed:
-        changed.prepare(*SIZE)
-        changed.reconfigure(LARGE)
-        assert (changed.memory_plan, changed.partitions) == (expected, parts)
-    assert (parts.count > 1) == is_cut
-
-
-@pytest.mark.parametrize(('share', 'is_cut'), [(1.0, False), (0.6, True)])
-def test_a_node_that_changes_over_and_back_ends_as_it_began(with_memory, share, is_cut):
-    with_memory(fitting_total(with_memory(0), share))
-    room = MatcherHost(StereoMatcher)
-    room.build(LARGE, *SIZE)
-    began = room.matcher.partitions
-    room.reconfigure(SMALL)
-    assert room.matcher.partitions.count == 1
-    room.reconfigure(LARGE)
-    assert room.matcher.partitions == began
-    assert (began.count > 1) == is_cut
-    room.release()
+    monkeypatch.setattr(CpuBackend, 'free_memory', free_memory)
+    host.build(large, *size)
+    matcher: Any = host.matcher
+    began = matcher.memory_plan, matcher.partitions
+    assert matcher.partitions.count > 1
+    host.reconfigure(small)
+    assert matcher.partitions.count == 1
+    host.reconfigure(large)
+    assert (matcher.memory_plan, matcher.partitions) == began
+    host.release()

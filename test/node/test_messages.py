@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import math
 import struct
 import sys
 from typing import Any
@@ -77,47 +76,22 @@ def test_every_field_of_a_disparity_image_is_filled() -> None:
     assert window.do_rectify is False
 
 
-@pytest.mark.parametrize(('kind', 'output'), [(DisparityMessage, 'disparity'),
-                                              (ImageMessage, 'depth')])
-def test_the_buffer_stays_while_the_size_stays(kind: type, output: str) -> None:
-    message = kind(output, ignore)
-    image = message.carrier
-    first = message.pixels(8, 4)
-    data = image.data
-    assert isinstance(data, array.array)
-    assert data.typecode == 'B'
-    assert message.pixels(8, 4) is first
-    assert image.data is data
-    first[:] = 2.5
-    assert bytes(image.data) == np.full(32, 2.5, np.float32).tobytes()
-
-
-def test_another_size_gets_another_buffer_and_leaves_the_old_view_alone() -> None:
-    message = ImageMessage('depth', ignore)
-    old = message.pixels(8, 4)
-    old[:] = math.pi
-    new = message.pixels(16, 2)
-    new[:] = 0
-    assert np.all(old == np.float32(math.pi))
-    assert (message.message.width, message.message.step) == (16, 64)
-    assert len(message.message.data) == 128
-
-
-def test_every_new_buffer_of_a_message_is_told_of_once() -> None:
+def test_the_buffer_stays_while_the_size_stays_and_every_new_one_is_told_of_once() -> None:
     buffers: list[object] = []
     message = ImageMessage('depth', buffers.append)
-    for width in (8, 8, 16):
-        message.pixels(width, 4)
-        assert buffers[-1] is message.message.data
-    assert len(buffers) == 2
-
-
-def test_pixels_can_be_a_matchers_output() -> None:
-    pixels = ImageMessage('depth', ignore).pixels(31, 7)
-    assert pixels.dtype == np.float32
-    assert pixels.flags.c_contiguous
-    assert pixels.flags.writeable
-    assert pixels.flags.aligned
+    old = message.pixels(8, 4)
+    data = message.message.data
+    assert isinstance(data, array.array)
+    assert data.typecode == 'B'
+    assert message.pixels(8, 4) is old
+    assert message.message.data is data
+    old[:] = 2.5
+    assert bytes(data) == np.full(32, 2.5, np.float32).tobytes()
+    message.pixels(16, 2)[:] = 0            # leaves the old view alone
+    assert np.all(old == 2.5)
+    assert (message.message.width, message.message.step) == (16, 64)
+    assert [len(buffer) for buffer in buffers] == [128, 128]        # type: ignore[arg-type]
+    assert buffers[1] is message.message.data
 
 
 def test_the_camera_info_of_depth_has_a_translation_only_within_its_frame() -> None:
@@ -129,8 +103,7 @@ def test_the_camera_info_of_depth_has_a_translation_only_within_its_frame() -> N
     filled = message.fill(result()._replace(camera_info=received))
     assert (filled.header.stamp, filled.header.frame_id) == (STAMP, 'right_camera')
     assert list(filled.p) == [500.0, 0, 320, 0, 0, 510, 240, 0, 0, 0, 1, 0]
-    assert received.p[3] == -50
-    assert received.header.stamp == Time(sec=1)
+    assert (received.p[3], received.header.stamp) == (-50, Time(sec=1))
     for field in ('width', 'height', 'distortion_model', 'binning_x', 'roi'):
         assert getattr(filled, field) == getattr(received, field)
     assert np.array_equal(filled.k, received.k)
@@ -138,19 +111,18 @@ def test_the_camera_info_of_depth_has_a_translation_only_within_its_frame() -> N
     assert np.array_equal(in_the_left_frame.p, received.p)
 
 
-@pytest.mark.parametrize(('output', 'encoding', 'step'), [
-    ('confidence', '32FC1', 128), ('depth_mm', '16UC1', 64), ('disparity_color', 'bgr8', 96)])
-def test_images_are_described_by_the_type_of_their_pixels(output: str, encoding: str,
-                                                          step: int) -> None:
-    message = ImageMessage(output, ignore)
-    pixels = message.pixels(32, 24)
-    pixels[...] = 7
-    image = message.fill(result())
-    assert (image.encoding, image.step, image.width, image.height) == (encoding, step, 32, 24)
-    assert bytes(image.data) == pixels.tobytes()
+def test_images_are_described_by_the_type_of_their_pixels() -> None:
+    for output, encoding, step in (('confidence', '32FC1', 128), ('depth_mm', '16UC1', 64),
+                                   ('disparity_color', 'bgr8', 96)):
+        message = ImageMessage(output, ignore)
+        pixels = message.pixels(32, 24)
+        pixels[...] = 7
+        image = message.fill(result())
+        assert (image.encoding, image.step, image.width, image.height) == (encoding, step, 32, 24)
+        assert bytes(image.data) == pixels.tobytes()
 
 
-def test_a_latency_message_names_every_stage_in_order() -> None:
+def test_latencies_name_every_stage_in_order() -> None:
     latency = FrameLatency({name: float(k) for k, name in enumerate(STAGES)}, 55.0, 60.5)
     status, = latency_message(STAMP, '/robot/front/stereo_bp', latency).status
     assert [v.key for v in status.values] == [
@@ -160,15 +132,11 @@ def test_a_latency_message_names_every_stage_in_order() -> None:
     assert status.level == b'\0'
     assert (status.name, status.hardware_id) == (
         '/robot/front/stereo_bp: latency', 'robot/front')
-
-
-def test_latency_as_numbers_begins_with_the_total_and_names_every_number() -> None:
-    latency = FrameLatency({name: float(k) for k, name in enumerate(STAGES)}, 55.0, 60.5)
-    message = latency_numbers(latency)
-    dimension, = message.layout.dim
+    numbers = latency_numbers(latency)
+    dimension, = numbers.layout.dim
     assert dimension.label.split(',') == ['total', 'age', *STAGES]
-    assert dimension.size == dimension.stride == len(message.data)
-    assert list(message.data) == [55.0, 60.5, *range(len(STAGES))]
+    assert dimension.size == dimension.stride == len(numbers.data)
+    assert list(numbers.data) == [55.0, 60.5, *range(len(STAGES))]
 
 
 def points_of(message: Any) -> np.ndarray:
@@ -199,7 +167,7 @@ def test_a_cloud_without_gaps_has_the_points_that_are_there_in_order() -> None:
     message = PointCloudMessage('points', lambda buffer: None)
     settings = NodeConfig(points_organized=False)
     # More and fewer points than in the frame before, none, and another shape.
-    for share, decimation in ((0.5, 1), (0.9, 1), (0.2, 1), (0.0, 1), (1.0, 2), (0.7, 2)):
+    for share, decimation in ((0.5, 1), (0.9, 1), (0.0, 1), (0.7, 2)):
         points = random_points(message, share, decimation)
         cloud = message.fill(result()._replace(settings=settings))
         there = points[np.isfinite(points[..., 2])]
@@ -244,27 +212,21 @@ def picture() -> np.ndarray:
     return cv2.applyColorMap(steps.astype(np.uint8), cv2.COLORMAP_TURBO)
 
 
-def test_png_keeps_every_color() -> None:
-    message = compressed_color(picture(), 'bgr8', with_settings(compressed_format='png'))
-    assert message.format == 'bgr8; png compressed bgr8'
-    assert (message.header.stamp, message.header.frame_id) == (STAMP, 'left_camera')
-    np.testing.assert_array_equal(decoded_color(message), picture())
-
-
-def test_jpeg_is_close_and_its_quality_can_be_set() -> None:
+def test_png_keeps_every_color_and_jpeg_is_as_close_as_its_quality() -> None:
+    png = compressed_color(picture(), 'bgr8', with_settings(compressed_format='png'))
+    assert png.format == 'bgr8; png compressed bgr8'
+    assert (png.header.stamp, png.header.frame_id) == (STAMP, 'left_camera')
+    np.testing.assert_array_equal(decoded_color(png), picture())
     best, worst = (compressed_color(picture(), 'bgr8', with_settings(jpeg_quality=quality))
                    for quality in (95, 5))
     assert best.format == 'bgr8; jpeg compressed bgr8'
-    assert bytes(best.data[:2]) == b'\xff\xd8'
     assert len(worst.data) < len(best.data)
     errors = [np.abs(decoded_color(message).astype(int) - picture()).mean()
               for message in (best, worst)]
-    assert errors[0] < errors[1]
-    assert errors[0] < 10
+    assert errors[0] < min(errors[1], 10)
 
 
-@pytest.mark.parametrize('shift', [0.0, 31.086, -31.086, -2.5, 1 / 3])
-@pytest.mark.parametrize('first', [0, -60, 100])
+@pytest.mark.parametrize(('first', 'shift'), [(0, 31.086), (-60, -2.5), (100, 1 / 3)])
 def test_metres_come_back_with_every_sixteenth_of_a_pixel(first: int, shift: float) -> None:
     calibration = Calibration(721.5, 0.54, shift, 0.0, 0.0)
     disparity = first + np.arange(16 * 512).reshape(64, 128) / 16 - shift

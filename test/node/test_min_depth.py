@@ -61,15 +61,25 @@ def wait_for_compiler(keeper: Reconfiguration) -> None:
 
 
 def test_a_parameter_out_of_reach_is_refused_once_the_calibration_is_known(
-        keeper: Reconfiguration) -> None:
+        keeper: Reconfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
     near = CONFIG.replace(min_depth=0.01)
     keeper.check(CONFIG, near, NodeConfig())
     keeper.expect(*infos(), wanted())
+    with monkeypatch.context() as patch:
+        patch.setattr(engines, 'choose', lambda config: pytest.fail('asked a device'))
+        keeper.check(CONFIG, CONFIG.replace(min_depth=0.5), NodeConfig())
     with pytest.raises(ConfigError, match=r'at disparity 2000, .* set it to at least 0\.04'):
         keeper.check(CONFIG, near, NodeConfig())
     # Other settings can still be changed, also where the calibration came last.
     keeper.check(near, near.replace(speckle_size=5), NodeConfig())
     keeper.check(near, CONFIG, NodeConfig())
+
+
+def test_camera_infos_that_put_min_depth_out_of_reach_are_told_before_the_first_pair(
+        keeper: Reconfiguration) -> None:
+    keeper.expect(*infos(baseline=20.0), wanted())
+    text, = keeper.said                 # type: ignore[attr-defined]
+    assert 'no engine for 32 x 24: min_depth is 1' in text
 
 
 def test_the_memory_of_a_parameter_is_that_of_the_range_by_the_calibration(
@@ -84,19 +94,6 @@ def test_the_memory_of_a_parameter_is_that_of_the_range_by_the_calibration(
         keeper.check(CONFIG.replace(min_depth=5.0), CONFIG.replace(min_depth=depth), NodeConfig())
     with pytest.raises(MemoryLimitError):
         keeper.check(CONFIG, CONFIG.replace(min_depth=0.45), NodeConfig())
-
-
-def test_a_check_asks_no_device(keeper: Reconfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper.expect(*infos(), wanted())
-    monkeypatch.setattr(engines, 'choose', lambda config: pytest.fail('asked'))
-    keeper.check(CONFIG, CONFIG.replace(min_depth=0.5), NodeConfig())
-
-
-def test_camera_infos_that_put_min_depth_out_of_reach_are_told_before_the_first_pair(
-        keeper: Reconfiguration) -> None:
-    keeper.expect(*infos(baseline=20.0), wanted())
-    text, = keeper.said                 # type: ignore[attr-defined]
-    assert 'no engine for 32 x 24: min_depth is 1' in text
 
 
 def test_on_cuda_the_kernels_of_the_range_are_compiled_ahead(
@@ -139,15 +136,9 @@ def test_frames_follow_the_calibration_and_are_judged_by_its_range() -> None:
         assert bench.outputs.published[-1][1].frame.max_disparity == last
         assert bench.processor.quality is not None
         assert bench.processor.quality.nearest == pytest.approx(100 * baseline / last)
-    assert bench.outcome() == {'published': 3}
-
-
-def test_a_pair_whose_calibration_puts_min_depth_out_of_reach_is_an_error_with_the_remedy(
-        ) -> None:
-    bench = Bench(config=CONFIG)
-    bench.left_info, bench.right_info = infos(20.0)
-    bench.process()
-    assert 'published' not in bench.outcome()
+    bench.left_info, bench.right_info = infos(20.0)     # out of reach
+    bench.process(NOW + 1)
+    assert bench.outcome()['published'] == 3
     assert 'set it to at least 3.914' in bench.texts('engine')
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     BUS,
@@ -45,14 +45,10 @@ def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back
     assert report.detail == '4 x 3 mono8'
     assert monitor.report(1.0).silent == 0.0
     assert monitor.report(3.0).silent == 2.0
-
-
-def test_what_came_before_the_clock_was_known_is_not_silent_when_it_is() -> None:
+    # What came before the clock was known is not silent when it is.
     monitor = TopicMonitor('/t', 0.0)
-    monitor.tick(0.0, types.SimpleNamespace(width=4, height=3))
-    assert monitor.report(0.0).silent == 0.0
-    assert monitor.report(1000.0).silent == 0.0
-    assert monitor.report(1002.0).silent == 2.0
+    monitor.tick(0.0, message)
+    assert [monitor.report(now).silent for now in (0.0, 1000.0, 1002.0)] == [0.0, 0.0, 2.0]
 
 
 def test_the_detail_of_a_topic_is_bounded() -> None:
@@ -107,13 +103,6 @@ def test_nothing_published_while_images_come_is_noticed_whatever_the_cause() -> 
     assert spells(publish, lose, *[silence] * 5) == [0, 1, 2, 3, 0, 0, 0]
 
 
-def receive_and_lose(ledger: Ledger) -> None:
-    for side in SIDES:
-        ledger.receive(side)
-    ledger.count('pairs')
-    ledger.drop_pair(PairDrop.RECONFIGURING)
-
-
 @pytest.mark.ros
 def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() -> None:
     pytest.importorskip('rclpy')
@@ -124,7 +113,10 @@ def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() 
     ledger.count('published')
 
     def found(now: float, **options: Any) -> tuple[int, str] | None:
-        receive_and_lose(ledger)
+        for side in SIDES:
+            ledger.receive(side)
+        ledger.count('pairs')
+        ledger.drop_pair(PairDrop.RECONFIGURING)
         stall = monitor.report(now, ledger.counts(), wanted=True, timeout=1.0, **options)
         said = nothing_published(make_report(counts=ledger.counts(), stall=stall))
         return said and (said.level, said.text)
@@ -155,59 +147,38 @@ VALUES = {'gpu clock MHz': '1320', 'gpu highest clock MHz': '1980', 'gpu tempera
           'gpu utilisation %': '97', 'gpu memory used MiB': '1459', 'gpu clock limited by': 'idle'}
 
 
-class NVMLError(Exception):
-    """As pynvml's."""
-
-
-class Nvml:
-    """Stands for the module pynvml, with two devices; functions named in ``missing`` fail."""
-
-    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
-
-    def __init__(self) -> None:
-        self.reasons = 0x1
-        self.missing: set[str] = set()
-        self.started = 0
-
-    def answer(self, name: str, *arguments: Any) -> Any:
-        if name in self.missing:
-            raise NVMLError('Not Supported')
-        if name == 'nvmlInit':
-            self.started += 1
-            return None
-        if name == 'nvmlDeviceGetHandleByPciBusId':
-            if arguments[0] not in CLOCKS:
-                raise NVMLError('Not Found')
-            return arguments[0]
-        handle, *of = arguments
-        return {
-            ('nvmlDeviceGetClockInfo', self.NVML_CLOCK_SM): CLOCKS[handle],
-            ('nvmlDeviceGetMaxClockInfo', self.NVML_CLOCK_SM): 1980,
-            ('nvmlDeviceGetTemperatureV', self.NVML_TEMPERATURE_GPU): 59,
-            ('nvmlDeviceGetTemperature', self.NVML_TEMPERATURE_GPU): 60,
-            ('nvmlDeviceGetUtilizationRates',): types.SimpleNamespace(gpu=97, memory=30),
-            ('nvmlDeviceGetMemoryInfo',): types.SimpleNamespace(used=1459 * 2**20),
-            ('nvmlDeviceGetCurrentClocksEventReasons',): self.reasons,
-            ('nvmlDeviceGetCurrentClocksThrottleReasons',): self.reasons}[(name, *of)]
-
-    def __getattr__(self, name: str) -> Any:
-        return functools.partial(self.answer, name)
-
-
 class GpuBench:
+    """A monitor with a stand-in for the module pynvml, which has two devices."""
+
     def __init__(self) -> None:
-        self.nvml = Nvml()
-        self.now = 100.0
-        self.loads = 0
-        self.broken: Exception | None = None
+        self.reasons, self.loads, self.now = 0x1, 0, 100.0
+        #: Functions that fail.
+        self.missing: set[str] = set()
         self.conditions = Conditions(lambda level, text: None)
         self.monitor = GpuMonitor(self.conditions, self.load, lambda: self.now)
+        answers: dict[str, Callable[..., Any]] = {
+            'Init': lambda: None,
+            'DeviceGetHandleByPciBusId': dict(zip(CLOCKS, CLOCKS, strict=True)).__getitem__,
+            'DeviceGetClockInfo': lambda handle, kind: {1: CLOCKS[handle]}[kind],
+            'DeviceGetMaxClockInfo': lambda handle, kind: {1: 1980}[kind],
+            'DeviceGetTemperatureV': lambda handle, kind: {0: 59}[kind],
+            'DeviceGetTemperature': lambda handle, kind: {0: 60}[kind],
+            'DeviceGetUtilizationRates': lambda handle: types.SimpleNamespace(gpu=97, memory=30),
+            'DeviceGetMemoryInfo': lambda handle: types.SimpleNamespace(used=1459 * 2**20),
+            'DeviceGetCurrentClocksEventReasons': lambda handle: self.reasons,
+            'DeviceGetCurrentClocksThrottleReasons': lambda handle: self.reasons}
+        self.nvml: Any = types.SimpleNamespace(NVML_CLOCK_SM=1, NVML_TEMPERATURE_GPU=0, **{
+            f'nvml{name}': functools.partial(self.answer, name, answer)
+            for name, answer in answers.items()})
 
-    def load(self) -> Nvml:
+    def load(self) -> Any:
         self.loads += 1
-        if self.broken is not None:
-            raise self.broken
-        return self.nvml
+        return self.answer('load', lambda: self.nvml)
+
+    def answer(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        if name in self.missing:
+            raise OSError('Not Supported')
+        return function(*arguments)
 
     def read(self, device: dict[str, str] | None = None) -> dict[str, str]:
         self.monitor.read(DEVICE if device is None else device)
@@ -216,7 +187,7 @@ class GpuBench:
     @property
     def warnings(self) -> list[str]:
         found = self.conditions.active('gpu')
-        assert {condition.level for condition in found} <= {Level.WARN}
+        assert {condition.level for condition in found} <= {Severity.WARN}
         return [condition.text for condition in found]
 
 
@@ -225,95 +196,70 @@ def bench() -> GpuBench:
     return GpuBench()
 
 
-def test_the_device_at_the_bus_of_the_matcher_is_read(bench: GpuBench) -> None:
+def test_the_device_at_the_bus_of_the_matcher_is_read_through_the_packages_name(
+        bench: GpuBench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.read() == VALUES
     assert bench.read({BUS: '0000:17:00.0'})['gpu clock MHz'] == '345'
-    assert bench.nvml.started == 1
+    assert bench.loads == 1
     assert bench.warnings == []
+    bench.now += FRESH + 0.1            # a reading is shown no longer than it is true
+    assert bench.monitor.report() == {}
+    monkeypatch.setitem(sys.modules, 'pynvml', bench.nvml)
+    monitor = GpuMonitor(Conditions(lambda level, text: None))
+    monitor.read(DEVICE)
+    assert monitor.report() == VALUES
 
 
-def test_on_the_cpu_nothing_is_loaded_or_read(bench: GpuBench) -> None:
+def test_on_the_cpu_nothing_is_loaded_and_a_change_to_it_takes_the_gpu_state_along(
+        bench: GpuBench) -> None:
     assert bench.read({'device': 'znver4'}) == {}
     assert bench.loads == 0
-
-
-def test_a_back_end_that_changes_to_the_cpu_takes_the_gpu_state_along(bench: GpuBench) -> None:
-    bench.nvml.reasons = 0x4
+    bench.reasons = 0x4
     bench.read()
     assert bench.warnings
     assert bench.read({}) == {}
     assert bench.warnings == []
 
 
-@pytest.mark.parametrize('error', [ModuleNotFoundError('pynvml'), OSError('libnvidia-ml.so.1'),
-                                   NVMLError('Driver Not Loaded')])
-def test_without_the_package_or_the_driver_there_are_no_keys_and_no_error(
-        bench: GpuBench, error: Exception) -> None:
-    bench.broken = error
+@pytest.mark.parametrize('missing', ['load', 'Init'])
+def test_without_the_package_or_the_driver_there_are_no_keys_and_they_are_asked_once(
+        bench: GpuBench, missing: str) -> None:
+    bench.missing = {missing}
     assert bench.read() == {}
+    bench.missing = set()
     assert bench.read() == {}
     assert bench.loads == 1
     assert bench.warnings == []
 
 
-def test_a_driver_that_does_not_start_is_asked_once(bench: GpuBench) -> None:
-    bench.nvml.missing = {'nvmlInit'}
-    assert bench.read() == {}
-    bench.nvml.missing = set()
-    assert bench.read() == {}
-    assert bench.loads == 1
-
-
-def test_a_device_that_nvml_does_not_find_has_no_keys_until_it_does(bench: GpuBench) -> None:
+def test_what_a_device_or_its_driver_does_not_tell_has_no_key(bench: GpuBench) -> None:
     assert bench.read({BUS: '0000:00:00.0'}) == {}
-    assert bench.read() == VALUES
-
-
-@pytest.mark.parametrize(('function', 'key'), [
-    ('nvmlDeviceGetClockInfo', 'gpu clock MHz'),
-    ('nvmlDeviceGetMaxClockInfo', 'gpu highest clock MHz'),
-    ('nvmlDeviceGetUtilizationRates', 'gpu utilisation %'),
-    ('nvmlDeviceGetMemoryInfo', 'gpu memory used MiB')])
-def test_what_a_device_does_not_tell_has_no_key(bench: GpuBench, function: str, key: str) -> None:
-    bench.nvml.missing = {function}
-    assert bench.read() == {name: value for name, value in VALUES.items() if name != key}
-
-
-def test_older_drivers_are_asked_by_older_names(bench: GpuBench) -> None:
-    bench.nvml.missing = {'nvmlDeviceGetTemperatureV', 'nvmlDeviceGetCurrentClocksEventReasons'}
+    for function, key in (('DeviceGetClockInfo', 'gpu clock MHz'),
+                          ('DeviceGetUtilizationRates', 'gpu utilisation %'),
+                          ('DeviceGetMemoryInfo', 'gpu memory used MiB')):
+        bench.missing = {function}
+        assert bench.read() == {name: value for name, value in VALUES.items() if name != key}
+    # Older drivers are asked by older names.
+    bench.missing = {'DeviceGetTemperatureV', 'DeviceGetCurrentClocksEventReasons'}
     assert bench.read() == {**VALUES, 'gpu temperature C': '60'}
-    bench.nvml.missing |= {'nvmlDeviceGetTemperature', 'nvmlDeviceGetCurrentClocksThrottleReasons'}
+    bench.missing |= {'DeviceGetTemperature', 'DeviceGetCurrentClocksThrottleReasons'}
     assert bench.read().keys() == VALUES.keys() - {'gpu temperature C', 'gpu clock limited by'}
 
 
 @pytest.mark.parametrize(('reasons', 'words', 'warned'), [
-    (0x0, 'nothing', ''), (0x1, 'idle', ''), (0x2, 'clocks set by the user', ''),
-    (0x4, 'power cap', 'power cap'), (0x20, 'heat', 'heat'),
+    (0x0, 'nothing', ''), (0x1, 'idle', ''), (0x4, 'power cap', 'power cap'),
     (0x48, 'slowdown by the hardware, heat (hardware)',
      'slowdown by the hardware, heat (hardware)'),
     (0x82, 'clocks set by the user, power supply', 'power supply')])
 def test_heat_and_power_are_warnings_in_words_and_other_reasons_are_not(
         bench: GpuBench, reasons: int, words: str, warned: str) -> None:
-    bench.nvml.reasons = reasons
+    bench.reasons = reasons
     assert bench.read()['gpu clock limited by'] == words
     assert bench.warnings == ([f'the GPU is slowed down ({warned}), to 1320 of 1980 MHz: look at '
                                'its cooling and its power'] if warned else [])
-    bench.nvml.reasons = 0
+    bench.reasons = 0
     bench.read()
     assert bench.warnings == []
-
-
-def test_a_reading_is_shown_no_longer_than_it_is_true(bench: GpuBench) -> None:
-    bench.read()
-    bench.now += FRESH + 0.1
-    assert bench.monitor.report() == {}
-
-
-def test_the_real_package_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, 'pynvml', Nvml())      # type: ignore[arg-type]
-    monitor = GpuMonitor(Conditions(lambda level, text: None))
-    monitor.read(DEVICE)
-    assert monitor.report() == VALUES
 
 
 @pytest.mark.gpu

@@ -15,20 +15,16 @@ pytest.importorskip('rclpy')
 
 from rclpy.qos import QoSPresetProfiles, QoSProfile
 
-from stereo_bp_ros import MatcherConfig, StereoMatcher
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.node.messages import ImageMessage
 from stereo_bp_ros.node.publishing import TOPICS
 from test import other_nodes
 from test.cases import every
-from test.node.test_messages import result
+from test.node.client import stamp_of
 
 pytestmark = pytest.mark.ros
 
 W, H = 160, 120
-SETTINGS: dict[str, Any] = {'stereo_algorithm': 'sad', 'disparity_range': 16,
-                            'correlation_window_size': 11, 'uniqueness_ratio': 15.0}
-PARAMETERS = {**SETTINGS, 'max_input_age': 30.0, 'compressed_format': 'png'}
+PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'correlation_window_size': 11,
+              'uniqueness_ratio': 15.0, 'max_input_age': 30.0, 'compressed_format': 'png'}
 
 #: Cameras, with the parameters that go with them. Columns and rows are binned differently.
 CROPPED = {'width': 400, 'height': 300, 'binning_x': 2, 'cx': 200.0,
@@ -77,7 +73,7 @@ def frame_of(client: Any, pair: list[np.ndarray], case: str) -> types.SimpleName
                                  results=results, points=xyz(results['points2']))
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture(scope='module', params=CASES)
 def frame(everything: Any, pair: list[np.ndarray], request: pytest.FixtureRequest
           ) -> types.SimpleNamespace:
     return frame_of(everything, pair, request.param)
@@ -98,94 +94,37 @@ def same_points(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
 
 
-# depth_image_proc
-
-@pytest.mark.parametrize('frame', CASES, indirect=True)
-def test_point_cloud_xyzrgb_makes_the_points_of_points2_from_depth(frame: Any) -> None:
-    """Whose camera_info is where image_transport looks for it."""
-    depth = frame.results['depth/image_rect']
-    info = frame.results['depth/camera_info']
+def test_nodes_of_ros_make_the_points_of_points2_and_show_every_disparity(frame: Any) -> None:
+    """point_cloud_xyzrgb and disparity of depth_image_proc, disparity_view of image_view, and
+    point_cloud_node of stereo_image_proc."""
+    depth, info = frame.results['depth/image_rect'], frame.results['depth/camera_info']
+    # Where image_transport looks for it.
     assert info.header == depth.header == frame.results['points2'].header
     same_points(other_nodes.points_of_depth(depth, info), frame.points)
     colours = np.stack([other_nodes.channel(frame.results['points2'], name) for name in 'rgb'],
                        -1)
     np.testing.assert_array_equal(colours, other_nodes.colours_of(frame.image))
-
-
-@pytest.mark.parametrize('frame', CASES, indirect=True)
-def test_disparity_of_depth_image_proc_is_the_published_one(frame: Any) -> None:
-    """In pixels of the sensor: it does not read the binning."""
-    found = other_nodes.disparity_of_depth(frame.results['depth/image_rect'],
-                                           frame.infos['right'])
-    binning = max(1, frame.infos['right'].binning_x)
     disparity = other_nodes.pixels(frame.results['disparity'].image)
+    if frame.case in FOR_POINT_CLOUD_NODE:
+        points = other_nodes.points_of_disparity(disparity, *frame.infos.values())
+        points[~(points[..., 2] > 0)] = np.nan      # behind the cameras
+        same_points(points, frame.points)
     if frame.case == 'verged, not adjusted':
         disparity = disparity - (frame.infos['left'].p[2] - frame.infos['right'].p[2])
+    # In pixels of the sensor: that node does not read the binning.
+    binning = max(1, frame.infos['right'].binning_x)
     is_there = np.isfinite(frame.points[..., 2])
-    np.testing.assert_allclose(found[is_there], binning * disparity[is_there], rtol=1e-6)
-    assert not found[~is_there].any()
+    of_depth = other_nodes.disparity_of_depth(depth, frame.infos['right'])
+    np.testing.assert_allclose(of_depth[is_there], binning * disparity[is_there], rtol=1e-6)
+    assert not of_depth[~is_there].any()
+    check_view(frame.results['disparity'])
 
-
-@pytest.fixture(scope='module')
-def millimetres(pair: list[np.ndarray]) -> tuple[Any, Any, Any]:
-    """Depth of one frame as the node publishes it, in 16UC1 and 32FC1, and its points.
-
-    Some of it is beyond what 16 bits hold.
-    """
-    calibration = Calibration(500.0, 0.9, 80.0, 80.0, 60.0)
-    kept = [ImageMessage(output, lambda buffer: None) for output in ('depth_mm', 'depth')]
-    arrays = {'depth_mm': kept[0].pixels(W, H), 'depth': kept[1].pixels(W, H)}
-    grey = [np.ascontiguousarray(image[..., 1]) for image in pair]
-    with StereoMatcher(MatcherConfig(**SETTINGS), 'cpu') as matcher:
-        points = matcher.compute(*grey, calibration=calibration, out=arrays,
-                                 outputs=('depth_mm', 'depth', 'points')).points
-    assert points is not None
-    assert (arrays['depth'] > 65.536).any()
-    return kept[0].fill(result()), kept[1].fill(result()), points[..., :3]
-
-
-def test_convert_metric_makes_the_other_encoding_of_depth(millimetres: Any) -> None:
-    whole, exact, _ = millimetres
-    expected = other_nodes.pixels(exact)
-    fits = expected < 65.535
-    found = other_nodes.convert_metric(whole)
-    np.testing.assert_allclose(found[fits], expected[fits], atol=0.00051)
-    assert np.isnan(found[~fits]).all()
-    # It cuts off where this node rounds, and has no number for what is farther.
-    cut = other_nodes.convert_metric(exact).astype(int)
-    rounded = other_nodes.pixels(whole).astype(int)
-    assert set(np.unique((rounded - cut)[fits])) == {0, 1}
-    assert not rounded[~fits].any()
-
-
-def test_point_cloud_xyz_makes_the_points_of_millimetres(client: Any, millimetres: Any) -> None:
-    whole, _, points = millimetres
-    found = other_nodes.points_of_depth(whole, client.info('left', W, H, cx=80.0))
-    there = np.isfinite(found[..., 2])
-    np.testing.assert_array_equal(there, points[..., 2] < 65.5355)
-    np.testing.assert_allclose(found[there][:, 2], points[there][:, 2], atol=0.00051)
-    np.testing.assert_allclose(found[there][:, :2], points[there][:, :2],
-                               atol=0.00051 * W / 2 / 500)
-
-
-# stereo_image_proc
-
-@pytest.mark.parametrize('frame', FOR_POINT_CLOUD_NODE, indirect=True)
-def test_point_cloud_node_makes_the_points_of_points2_from_the_disparity(frame: Any) -> None:
-    found = other_nodes.points_of_disparity(other_nodes.pixels(
-        frame.results['disparity'].image), frame.infos['left'], frame.infos['right'])
-    found[~(found[..., 2] > 0)] = np.nan        # behind the cameras
-    same_points(found, frame.points)
-
-
-# image_view
 
 def check_view(message: Any) -> None:
     """disparity_view shows disparities by their range, and whatever is invalid as the least."""
     values, shades = other_nodes.pixels(message.image), other_nodes.shades(message)
     is_there = values >= message.min_disparity
-    # A range that is wider than the image leaves none.
-    assert is_there.any() == (message.max_disparity < message.image.width)
+    assert is_there.any()
     assert values.max() <= message.max_disparity
     np.testing.assert_allclose(values[~is_there], message.min_disparity - 1, rtol=1e-6)
     assert not shades[~is_there].any()
@@ -194,42 +133,17 @@ def check_view(message: Any) -> None:
     np.testing.assert_allclose(shades[is_there], 255 * places[is_there], atol=0.51)
 
 
-@pytest.mark.parametrize('frame', CASES, indirect=True)
-def test_disparity_view_shows_the_disparities_of_every_camera(frame: Any) -> None:
-    check_view(frame.results['disparity'])
-
-
-@pytest.mark.parametrize(('first', 'labels'), [(-3, 10), (-15, 16), (2, 2), (0, 512)])
-def test_disparity_view_shows_disparities_of_every_range(
-        everything: Any, pair: list[np.ndarray], first: int, labels: int) -> None:
-    def matched() -> Any:
-        message = everything.match(*pair, 'bgr8')
-        return message if message.max_disparity == first + labels - 1 else None
-
-    try:
-        assert everything.set_parameters(
-            atomically=True, min_disparity=first, disparity_range=labels, uniqueness_ratio=0.0,
-            reference_image='left', pre_adjust_disparity=True)[0].successful
-        check_view(everything.wait_until(matched, what=f'{labels} labels from {first}'))
-    finally:
-        everything.set_parameters(atomically=True, min_disparity=0, disparity_range=16,
-                                  uniqueness_ratio=15.0)
-
-
-# Subscriptions
-
 #: Of SensorDataQoS: point_cloud_node. Of the middleware's default: point_cloud_xyz.
 SUBSCRIPTIONS = [QoSPresetProfiles.SENSOR_DATA.value, QoSPresetProfiles.SYSTEM_DEFAULT.value,
-                 QoSPresetProfiles.DEFAULT.value, QoSProfile(depth=1)]
+                 QoSProfile(depth=1)]
 
 
 def test_subscriptions_of_other_nodes_get_results_with_the_qos_that_they_ask_for(
         everything: Any, pair: list[np.ndarray]) -> None:
     node = everything.node
     heard: list[list[Any]] = [[] for _ in SUBSCRIPTIONS]
-    kind = TOPICS['disparity'].kind
-    made = [node.create_subscription(kind, 'disparity', one.append, qos)
-            for one, qos in zip(heard, SUBSCRIPTIONS, strict=True)]
+    made = [node.create_subscription(TOPICS['disparity'].kind, 'disparity', messages.append, qos)
+            for messages, qos in zip(heard, SUBSCRIPTIONS, strict=True)]
     everything.wait_until_known()
     for _ in range(50):                         # best effort may lose some
         everything.match(*pair, 'bgr8')
@@ -283,11 +197,10 @@ def bridge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_cv_bridge_reads_every_image_and_its_images_are_matched(
-        bridge: Any, plain: Any, everything: Any, pair: list[np.ndarray], millimetres: Any
-        ) -> None:
+        bridge: Any, plain: Any, everything: Any, pair: list[np.ndarray]) -> None:
     results = plain.results
     for image in (results['depth'], results['depth/image_rect'], results['confidence'],
-                  results['disparity_color'], results['disparity'].image, millimetres[0]):
+                  results['disparity_color'], results['disparity'].image):
         np.testing.assert_array_equal(bridge.imgmsg_to_cv2(image), other_nodes.pixels(image))
     np.testing.assert_array_equal(
         bridge.compressed_imgmsg_to_cv2(results['disparity_color/compressed']),
@@ -311,3 +224,26 @@ def test_point_cloud2_of_sensor_msgs_py_reads_points_with_and_without_gaps(
         everything.set_parameters(points_organized=True)
     np.testing.assert_array_equal(
         point_cloud2.read_points_numpy(dense).view(np.uint32), there.view(np.uint32))
+
+
+def test_subscribers_of_message_filters_are_called_with_whole_frames(
+        everything: Any, pair: list[np.ndarray]) -> None:
+    message_filters = other_nodes.package('message_filters')
+    subscribers = [message_filters.Subscriber(everything.node, TOPICS[topic].kind, topic)
+                   for topic in ('disparity', 'depth/image_rect', 'depth/camera_info', 'points2')]
+    frames: list[tuple[Any, ...]] = []
+    synchronizer = message_filters.TimeSynchronizer(subscribers, 5)
+    synchronizer.registerCallback(lambda *messages: frames.append(messages))
+    everything.wait_until_known()
+    try:
+        stamps = [stamp_of(everything.match(*pair, 'bgr8')) for _ in range(3)]
+        # A frame without a right image.
+        everything.send_image('left', everything.image(pair[0], 'bgr8'), everything.now_ns())
+        stamps += [stamp_of(everything.match(*pair, 'bgr8')) for _ in range(3)]
+        everything.wait_until(lambda: len(frames) == len(stamps), what='every frame as a set')
+    finally:
+        for subscriber in subscribers:
+            everything.node.destroy_subscription(subscriber.sub)
+    assert [stamp_of(messages[0]) for messages in frames] == stamps
+    assert every(message.header == messages[0].header
+                 for messages in frames for message in messages)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from stereo_bp_ros import engines
 from stereo_bp_ros.config import MatcherConfig, all_settings
-from stereo_bp_ros.config.files import preset_names
-from stereo_bp_ros.errors import ConfigError, StereoError
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError, StereoError
 
 pytest.importorskip('rclpy')
 
@@ -34,17 +34,16 @@ pytestmark = pytest.mark.ros
 class Bench:
     """A node in this process, with a stand-in for the matcher and nobody spinning it."""
 
-    def __init__(self, context: Any, fake: type, parameters: dict[str, Any]) -> None:
+    def __init__(self, context: Any, parameters: dict[str, Any]) -> None:
         self.made: list[Any] = []
 
         def factory(config: MatcherConfig) -> Any:
-            self.made.append(fake(config))
+            self.made.append(FakeMatcher(config))
             return self.made[-1]
 
         self.node = StereoBpNode(
             matcher_factory=factory, context=context,
             parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
-        self.logged: list[str] = []
 
     def set(self, **values: Any) -> SetParametersResult:
         """Atomically, as the service does it."""
@@ -74,7 +73,7 @@ class Bench:
 def make(context: Any) -> Iterator[Callable[..., Bench]]:
     with contextlib.ExitStack() as stack:
         def make(**parameters: Any) -> Bench:
-            bench = Bench(context, FakeMatcher, parameters)
+            bench = Bench(context, parameters)
             stack.callback(bench.node.destroy_node)
             stack.callback(bench.node.stop, 1.0)
             return bench
@@ -95,12 +94,16 @@ def test_every_setting_is_a_parameter_with_meaning_limits_and_default(
         if setting.minimum is not None and setting.type in (int, float):
             assert (ranges[0].from_value, ranges[0].to_value) == (setting.minimum,
                                                                  setting.maximum)
+    names = ['prefilter_size', 'prefilter_cap', 'texture_threshold', 'disp12_max_diff', 'P1', 'P2',
+             'sgbm_mode', 'use_system_default_qos', 'queue_size']       # of stereo_image_proc
+    assert every(map(bench.node.has_parameter, names))
 
 
 PLAIN = {'program': 'plain_steps', 'plain_steps.storage': 'register', 'plain_steps.blocks': 2}
 
 
-def test_a_program_brings_its_parameters(make: Callable[..., Bench]) -> None:
+def test_a_program_brings_its_parameters_and_keeps_those_that_can_be_built(
+        make: Callable[..., Bench]) -> None:
     bench = make(preset='five_sets', **PLAIN)
     assert bench.node._configuration.matcher == MatcherConfig.preset('five_sets', **PLAIN)
     assert not bench.node.has_parameter('tiled_barriers.schedule')
@@ -110,41 +113,36 @@ def test_a_program_brings_its_parameters(make: Callable[..., Bench]) -> None:
     assert 'must be one of' in bench.set(**{'plain_steps.storage': 'tape'}).reason
     results = set_together(bench.node, [Parameter('storage_blocks', value=3)])
     assert 'storage_blocks is now plain_steps.blocks' in results[0].reason
-
-
-def test_a_program_that_cannot_be_built_with_new_settings_keeps_its_old_ones(
-        make: Callable[..., Bench]) -> None:
-    bench = make(**PLAIN)
     bench.configure()
+    levels = bench.get('levels')
     bench.matcher.refuse.append(StereoError('no room'))
-    assert bench.set(**{'plain_steps.blocks': 4, 'levels': 3}).successful
+    assert bench.set(**{'plain_steps.blocks': 3, 'levels': levels - 1}).successful
     bench.settle()
-    assert (bench.get('plain_steps.blocks'), bench.get('levels')) == (2, 5)
-    assert bench.matcher.config == MatcherConfig.from_mapping(PLAIN)
+    assert (bench.get('plain_steps.blocks'), bench.get('levels')) == (4, levels)
 
 
 @pytest.mark.parametrize(('values', 'sentence'), [
     ({'message_storage': 'register'},
      'message_storage is now plain_steps.storage, with program: plain_steps'),
-    ({'tile_schedule': 'rows', 'program': 'tiled_barriers', 'stereo_algorithm': 'tiled_bp'},
-     'tile_schedule is now tiled_barriers.schedule, with program: tiled_barriers'),
     ({'plain_steps.storage': 'register'},
      'it belongs to program plain_steps, and program is default'),
     ({**PLAIN, 'stereo_algorithm': 'sad'}, 'it is one of stereo_algorithm bp, which is sad'),
-    ({'program': 'plain'}, 'must be one of default, plain_steps')])
-def test_settings_that_ros_would_leave_out_silently_end_the_start(
+    ({'disparity_range': 1}, 'disparity_range'), ({'data_weight': 'much'}, 'data_weight'),
+    ({'subpixel': 1}, 'subpixel'), ({'preset': 'nowhere'}, 'preset'),
+    ({'image_width': 640}, 'image_width'),
+    ({'message_type': 'int16', 'exact': True}, 'message_type')])
+def test_refused_initial_values_end_the_start_also_those_that_ros_would_leave_out(
         make: Callable[..., Bench], values: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises((ConfigError, InvalidParameterTypeException,
+                        InvalidParameterValueException), match=sentence):
         make(**values)
-    assert sentence in str(refused.value)
 
 
-@pytest.mark.parametrize('name', preset_names())
+@pytest.mark.parametrize('name', ['road', 'sad_fast'])
 def test_a_preset_changes_the_defaults_and_set_values_win(make: Callable[..., Bench], name: str
                                                           ) -> None:
     bench = make(preset=name, speckle_size=77)
-    expected = MatcherConfig.preset(name, speckle_size=77)
-    assert bench.node._configuration.matcher == expected
+    assert bench.node._configuration.matcher == MatcherConfig.preset(name, speckle_size=77)
 
 
 def test_whole_numbers_are_accepted_for_numbers_and_names_for_algorithms(
@@ -178,81 +176,54 @@ def test_values_for_stereo_image_proc_are_translated(make: Callable[..., Bench])
     assert make(stereo_algorithm='sad', speckle_range=4).get('speckle_range') == 4.0
 
 
-@pytest.mark.parametrize('values', [
-    {'disparity_range': 1}, {'data_weight': float('nan')}, {'data_weight': 'much'},
-    {'subpixel': 1}, {'preset': 'nowhere'}, {'image_width': 640},
-    {'exact': True, 'message_type': 'int16'}, {'correlation_window_size': 4}])
-def test_refused_initial_values_end_the_start(make: Callable[..., Bench], values: dict[str, Any]
-                                              ) -> None:
-    with pytest.raises((ConfigError, InvalidParameterTypeException,
-                        InvalidParameterValueException)) as caught:
-        make(**values)
-    assert next(iter(values)) in str(caught.value) or 'message_type' in str(caught.value)
-
-
-@pytest.mark.parametrize(('values', 'words'), [
-    ({'disparity_range': 1}, 'out of range'),
-    ({'data_weight': float('inf')}, 'out of range'),
-    ({'data_weight': 'much'}, 'must be a number'),
-    ({'data_weight': True}, 'must be a number'),
-    ({'median_window_size': 4}, 'must be 0 (off), 3 or 5'),
-    ({'correlation_window_size': 4}, 'not a valid step'),
-    ({'preprocessing': 'nothing'}, 'must be one of none, sobel_x'),
-    ({'stereo_algorithm': 3}, '0 = sad, 1 = bp, 2 = tiled_bp'),
-    ({'exact': True}, 'needs message_type float32'),
-    ({'levels': 10, 'data_weight': 1000.0}, 'use float32 or fewer levels'),
-    ({'preset': 'road'}, 'read-only'),
-    ({'subpixel': 1}, 'Wrong parameter type'),
-])
-def test_a_refused_set_says_why_and_changes_nothing(make: Callable[..., Bench],
-                                                    values: dict[str, Any], words: str) -> None:
+def test_a_refused_set_says_why_and_changes_nothing(make: Callable[..., Bench]) -> None:
     bench = make()
     before = bench.node._configuration.matcher, bench.node._configuration.node
-    result = bench.set(queue_size=17, **values)
-    assert not result.successful
-    assert words in result.reason
-    assert (bench.node._configuration.matcher, bench.node._configuration.node) == before
-    assert bench.get('queue_size') == 5
+    for values, words in (
+            ({'disparity_range': 1}, 'out of range'),
+            ({'data_weight': 'much'}, 'must be a number'),
+            ({'data_weight': True}, 'must be a number'),
+            ({'median_window_size': 4}, 'must be 0 (off), 3 or 5'),
+            ({'preprocessing': 'nothing'}, 'must be one of none, sobel_x'),
+            ({'stereo_algorithm': 3}, '0 = sad, 1 = bp, 2 = tiled_bp'),
+            ({'exact': True}, 'needs message_type float32'),
+            ({'preset': 'road'}, 'read-only'), ({'subpixel': 1}, 'Wrong parameter type')):
+        result = bench.set(queue_size=17, **values)
+        assert not result.successful
+        assert words in result.reason
+        assert (bench.node._configuration.matcher, bench.node._configuration.node) == before
+        assert bench.get('queue_size') == 5
+    for name in ('data_weight', 'stereo_algorithm', 'disparity_range'):
+        unset = [Parameter(name, Parameter.Type.NOT_SET)]
+        assert not bench.node.set_parameters_atomically(unset).successful
+        assert bench.node.has_parameter(name)
 
 
-@pytest.mark.parametrize('name', ['data_weight', 'stereo_algorithm', 'disparity_range'])
-def test_a_parameter_cannot_be_unset(make: Callable[..., Bench], name: str) -> None:
-    bench = make()
-    result = bench.node.set_parameters_atomically([Parameter(name, Parameter.Type.NOT_SET)])
-    assert not result.successful
-    assert bench.node.has_parameter(name)
+def test_what_the_device_does_not_hold_is_refused_with_its_remedy_before_anything_is_built(
+        make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise BackendUnavailable('there is no GPU here', 'use backend cpu or auto')
 
-
-def test_a_set_that_needs_more_memory_than_allowed_is_refused_before_anything_is_built(
-        make: Callable[..., Bench]) -> None:
     bench = make(image_width=640, image_height=480, backend='cpu')
     bench.configure()
     result = bench.set(memory_limit=1_000_000)
     assert not result.successful
     assert '1.0 MiB are allowed (memory_limit' in result.reason
-    assert len(bench.made) == 1
-
-
-def test_an_unavailable_back_end_is_refused_with_its_remedy(make: Callable[..., Bench],
-                                                            monkeypatch: pytest.MonkeyPatch
-                                                            ) -> None:
-    from stereo_bp_ros import engines
-    from stereo_bp_ros.errors import BackendUnavailable
-
-    def refuse(*_: Any) -> None:
-        raise BackendUnavailable('there is no GPU here', 'use backend cpu or auto')
-
-    bench = make(image_width=64, image_height=48)
-    bench.configure()
     monkeypatch.setattr(engines, 'known', refuse)
     result = bench.set(backend='cuda')
     assert not result.successful
     assert result.reason == 'there is no GPU here; use backend cpu or auto'
+    assert len(bench.made) == 1
 
 
-def test_one_atomic_set_is_one_change_of_configuration(make: Callable[..., Bench]) -> None:
+def test_one_atomic_set_is_one_change_of_configuration_also_before_the_first_build(
+        make: Callable[..., Bench]) -> None:
     bench = make()
+    assert bench.set(disparity_range=48).successful
+    bench.settle()
+    assert bench.made == []
     bench.configure()
+    assert bench.matcher.config.disparity_range == 48
     calls: list[MatcherConfig] = []
     reconfigure = bench.matcher.reconfigure
     bench.matcher.reconfigure = lambda config, *calibration: (
@@ -264,87 +235,56 @@ def test_one_atomic_set_is_one_change_of_configuration(make: Callable[..., Bench
     assert bench.node._pairing.settings.queue_size == 9
 
 
-def test_values_set_before_configure_are_what_is_built(make: Callable[..., Bench]) -> None:
-    bench = make()
-    assert bench.set(disparity_range=48).successful
-    bench.settle()
-    assert bench.made == []
-    bench.configure()
-    assert bench.matcher.config.disparity_range == 48
-
-
-def test_what_cannot_be_built_is_set_back(make: Callable[..., Bench]) -> None:
+def test_what_cannot_be_built_is_set_back_but_for_what_was_set_in_the_meantime(
+        make: Callable[..., Bench]) -> None:
     bench = make()
     bench.configure()
     bench.node._ticker.stop()           # a report forgets what has happened
-    bench.matcher.refuse.append(StereoError('no room'))
+
+    def refuse(config: MatcherConfig, calibration: Any) -> bool:
+        del bench.matcher.reconfigure
+        if config.levels == 4:
+            bench.set(speckle_size=11, disparity_range=20)
+        raise StereoError('no room')
+
+    bench.matcher.reconfigure = refuse
     assert bench.set(disparity_range=128, speckle_size=5).successful
     bench.settle()
     assert (bench.get('disparity_range'), bench.get('speckle_size')) == (64, 0)
     assert bench.matcher.config == MatcherConfig()
     text, = (c.text for c in bench.node._conditions.active('configuration'))
     assert 'no room' in text
-    assert bench.set(disparity_range=32).successful
-    bench.settle()
-    assert bench.matcher.config.disparity_range == 32
-    assert bench.node._conditions.active('configuration') == []
-
-
-def test_setting_back_keeps_what_was_set_in_the_meantime(make: Callable[..., Bench]) -> None:
-    bench = make()
-    bench.configure()
-
-    def refuse(config: MatcherConfig, calibration: Any) -> bool:
-        bench.set(speckle_size=11, disparity_range=20)
-        del bench.matcher.reconfigure
-        raise StereoError('no room')
-
     bench.matcher.reconfigure = refuse
     assert bench.set(disparity_range=128, levels=4).successful
     bench.settle()
     bench.settle()
     assert (bench.get('disparity_range'), bench.get('levels'), bench.get('speckle_size')
             ) == (20, 5, 11)
-    assert bench.matcher.config.disparity_range == 20
-    assert bench.matcher.config.levels == 5
+    assert (bench.matcher.config.disparity_range, bench.matcher.config.levels) == (20, 5)
+    assert bench.node._conditions.active('configuration') == []
 
 
-def test_ignored_parameters_warn_when_they_are_not_their_default(
+def test_parameters_that_are_ignored_or_misspelt_are_warned_of(
         make: Callable[..., Bench], capfd: pytest.CaptureFixture[str]) -> None:
-    bench = make(P1=10.0, sgbm_mode=0)
+    bench = make(P1=10.0, sgbm_mode=0, dispartiy_range=32)
     bench.set(prefilter_size=21)
-    bench.set(P2=400.0)
     deadline = time.monotonic() + 60
     log = ''
     while 'prefilter_size is 21' not in log and time.monotonic() < deadline:
         log += ''.join(capfd.readouterr())
     assert 'P1 is 10.0, which has no effect' in log
-    assert 'sgbm_mode is' not in log
-    assert 'P2 is' not in log
+    assert 'sgbm_mode is' not in log                # its default
+    assert 'did you mean disparity_range?' in log
 
 
-def test_a_misspelt_name_in_a_parameter_file_is_pointed_out(
-        make: Callable[..., Bench], capfd: pytest.CaptureFixture[str]) -> None:
-    make(dispartiy_range=32)
-    assert 'did you mean disparity_range?' in ''.join(capfd.readouterr())
-
-
-def test_values_that_belong_together_can_be_set_in_any_order(make: Callable[..., Bench]) -> None:
-    bench = make()
-    results = set_together(bench.node, [
-        Parameter('exact', value=True), Parameter('message_type', value='float32'),
-        Parameter('preset', value=''), Parameter('autostart', value=True)])
-    assert [r.successful for r in results] == [True] * 4
-    assert bench.node._configuration.matcher.exact
-
-
-def test_of_several_values_only_the_bad_ones_are_refused(make: Callable[..., Bench]) -> None:
+def test_values_that_belong_together_can_be_set_in_any_order_and_only_bad_ones_are_refused(
+        make: Callable[..., Bench]) -> None:
     bench = make()
     results = set_together(bench.node, [
         Parameter('exact', value=True), Parameter('disparity_range', value=1),
         Parameter('message_type', value='float32'), Parameter('autostart', value=False),
-        Parameter('nonsense', value=1)])
-    assert [r.successful for r in results] == [True, False, True, False, False]
+        Parameter('autostart', value=True), Parameter('nonsense', value=1)])
+    assert [r.successful for r in results] == [True, False, True, False, True, False]
     assert bench.node._configuration.matcher.exact
     assert bench.get('disparity_range') == 64
 
@@ -415,13 +355,3 @@ def test_without_post_set_callbacks_parameters_work_all_the_same(
     assert bench.set(disparity_range=128).successful
     bench.settle()
     assert bench.get('disparity_range') == 64
-
-
-def test_names_of_the_stereo_image_proc_parameters_are_all_there(make: Callable[..., Bench]
-                                                                 ) -> None:
-    names = [
-        'stereo_algorithm', 'prefilter_size', 'prefilter_cap', 'correlation_window_size',
-        'min_disparity', 'disparity_range', 'texture_threshold', 'speckle_size', 'queue_size',
-        'speckle_range', 'disp12_max_diff', 'uniqueness_ratio', 'P1', 'P2', 'sgbm_mode',
-        'approximate_sync', 'approximate_sync_tolerance_seconds', 'use_system_default_qos']
-    assert every(map(make().node.has_parameter, names))

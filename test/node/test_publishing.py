@@ -29,28 +29,14 @@ from test.node.test_messages import STAMP, result
 pytestmark = pytest.mark.ros
 
 
-class Publisher:
-    """Of a topic with or without subscribers; keeps what it is given."""
-
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
-        self.subscribers = 0
-        self.published: list[Any] = []
-
-    def get_subscription_count(self) -> int:
-        return self.subscribers
-
-    def publish(self, message: Any) -> None:
-        self.published.append(message)
-
-
 class Node:
-    """Makes publishers; ``fails_at`` names a topic that it cannot make one of."""
+    """Makes publishers that keep what they are given; ``fails_at`` names a topic that has none."""
 
     def __init__(self, fails_at: str = '') -> None:
-        self.publishers: dict[str, Publisher] = {}
+        self.publishers: dict[str, Any] = {}
         self.fails_at = fails_at
-        self.destroyed: list[Publisher] = []
+        self.destroyed: list[Any] = []
+        self.destroy_lifecycle_publisher = self.destroyed.append
 
     def get_fully_qualified_name(self) -> str:
         return '/node'
@@ -58,15 +44,15 @@ class Node:
     def resolve_topic_name(self, topic: str) -> str:
         return f'/{topic}'
 
-    def create_lifecycle_publisher(self, kind: type, topic: str, *_: object, **__: object
-                                   ) -> Publisher:
+    def create_lifecycle_publisher(self, kind: type, topic: str, *_: object, **__: object) -> Any:
         if topic == self.fails_at:
             raise RuntimeError('no such topic')
-        self.publishers[topic] = Publisher(kind)
-        return self.publishers[topic]
-
-    def destroy_lifecycle_publisher(self, publisher: Publisher) -> None:
-        self.destroyed.append(publisher)
+        published: list[Any] = []
+        publisher = types.SimpleNamespace(kind=kind, subscribers=0, published=published,
+                                          publish=published.append)
+        publisher.get_subscription_count = lambda: publisher.subscribers
+        self.publishers[topic] = publisher
+        return publisher
 
 
 class Bench:
@@ -125,29 +111,25 @@ def test_a_subscriber_of_one_topic_gets_its_message_and_nothing_else_is_computed
                           np.full(output.shape((24, 32)), 3, output.dtype))
 
 
-def test_topics_of_one_output_share_a_message_that_is_computed_once(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(publishing.TOPICS, 'again', Topic('depth', ImageMessage))
-    bench = Bench()
-    messages = bench.publish('depth', 'again')
-    assert set(messages) == {'depth', 'again'}
-    assert messages['depth'][0] is messages['again'][0]
-    assert bench.matcher.outputs == [('depth',)]
+def test_topics_of_one_output_share_a_message_that_is_computed_once() -> None:
+    bench = Bench(depth_encoding='16UC1')
+    messages = bench.publish('depth', 'depth/image_rect')
+    (image,), (again,) = messages['depth'], messages['depth/image_rect']
+    assert image is again
+    assert bench.matcher.outputs == [('depth_mm',)]
+    assert (image.encoding, image.step, len(image.data)) == ('16UC1', 64, 64 * 24)
     assert len(bench.buffers) == 1
 
 
-def test_without_subscribers_nothing_is_wanted() -> None:
+def test_without_subscribers_nothing_is_wanted_and_a_camera_info_makes_no_frame_alone() -> None:
     bench = Bench()
-    assert bench.publish() == bench.publish('latency') == {}
-    assert bench.outputs.wanted() == ()
-    assert bench.buffers == []
-
-
-def test_topics_need_an_output_of_the_engine_or_come_with_others() -> None:
-    for topic in TOPICS.values():
-        assert topic.output in OUTPUTS or (topic.output == '' and topic.compress is None)
-        kinds = {other.message for other in TOPICS.values() if other.output == topic.output}
-        assert kinds == {topic.message}         # or they could not share a message
+    for topics in ((), ('latency',), ('depth/camera_info',)):
+        assert bench.publish(*topics) == {}
+        assert bench.buffers == []
+    messages = bench.publish('depth/camera_info', 'depth/image_rect')
+    (info,), (image,) = messages['depth/camera_info'], messages['depth/image_rect']
+    assert info.header == image.header
+    assert bench.matcher.outputs[-1] == ('depth',)
 
 
 def test_latency_is_published_to_its_subscribers_alone() -> None:
@@ -164,29 +146,11 @@ def test_latency_is_published_to_its_subscribers_alone() -> None:
 def test_publishers_are_destroyed_also_where_making_one_of_them_fails() -> None:
     bench = Bench()
     bench.outputs.destroy()
-    assert {*bench.node.destroyed} == {*bench.node.publishers.values()}
+    assert bench.node.destroyed[::-1] == [*bench.node.publishers.values()]
     node = Node(fails_at='latency')
     with pytest.raises(RuntimeError):
         Bench(node)
-    assert {*node.destroyed} == {*node.publishers.values()} != set()
-
-
-def test_a_camera_info_comes_with_depth_and_makes_no_frame_alone() -> None:
-    bench = Bench()
-    assert bench.publish('depth/camera_info') == {}
-    assert bench.buffers == []
-    messages = bench.publish('depth/camera_info', 'depth/image_rect')
-    (info,), (image,) = messages['depth/camera_info'], messages['depth/image_rect']
-    assert info.header == image.header
-    assert bench.matcher.outputs[-1] == ('depth',)
-
-
-@pytest.mark.parametrize('topic', ['depth', 'depth/image_rect'])
-def test_depth_can_be_millimetres(topic: str) -> None:
-    bench = Bench(depth_encoding='16UC1')
-    (image,), = bench.publish(topic).values()
-    assert bench.matcher.outputs == [('depth_mm',)]
-    assert (image.encoding, image.step, len(image.data)) == ('16UC1', 64, 64 * 24)
+    assert node.destroyed[::-1] == [*node.publishers.values()] != []
 
 
 class Gate:
@@ -227,13 +191,11 @@ def test_slow_compression_delays_no_result_and_skips_to_the_newest_frame(gate: G
     assert gate.given == [(1, 1), (5, 5)]
 
 
-@pytest.mark.parametrize('reason', [PairDrop.DEACTIVATED, PairDrop.CLOCK_JUMP])
-def test_what_is_compressed_when_its_generation_has_ended_is_not_published(
-        gate: Gate, reason: PairDrop) -> None:
+def test_what_is_compressed_when_its_generation_has_ended_is_not_published(gate: Gate) -> None:
     bench, topic = Bench(), 'disparity_color/compressed'
     bench.publish(topic, stamp=1)
     assert gate.entered.acquire(timeout=60)
-    bench.generation.advance(reason)
+    bench.generation.advance(PairDrop.DEACTIVATED)
     gate.opened.set()
     bench.publish(topic, stamp=2)
     bench.compressed(topic, 2)
@@ -264,7 +226,8 @@ def test_an_exception_in_compression_is_told_and_the_next_frame_is_compressed(
     assert bench.compressed(topic, 13).format == 'bgr8; jpeg compressed bgr8'
 
 
-def test_the_thread_that_compresses_starts_with_the_first_picture_and_ends_with_the_node() -> None:
+def test_the_thread_that_compresses_ends_with_the_node_or_is_told_of(
+        gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     def threads() -> list[str]:
         return [thread.name for thread in threading.enumerate()
                 if thread.name == 'stereo_bp_compressor']
@@ -275,19 +238,12 @@ def test_the_thread_that_compresses_starts_with_the_first_picture_and_ends_with_
     assert threads() == before
     bench.publish('disparity_color/compressed')
     assert len(threads()) == len(before) + 1
-    assert bench.outputs.stop()
-    assert threads() == before
-    bench.publish('disparity_color/compressed')
-    assert threads() == before
-
-
-def test_the_end_tells_of_a_picture_that_is_still_being_compressed(
-        gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
-    bench.publish('disparity_color/compressed')
     assert gate.entered.acquire(timeout=60)
     monkeypatch.setattr(publishing, 'COMPRESSION_LIMIT', 0.01)
     assert not bench.outputs.stop()
     gate.opened.set()
     monkeypatch.setattr(publishing, 'COMPRESSION_LIMIT', 60.0)
     assert bench.outputs.stop()
+    assert threads() == before
+    bench.publish('disparity_color/compressed')
+    assert threads() == before

@@ -115,9 +115,17 @@ def test_the_old_engine_serves_until_the_new_one_is_compiled(bench):
     assert bench.host.config == wanted.matcher
 
 
-@pytest.mark.parametrize('changes', [{'speckle_size': 10}, {'disparity_range': 48}])
-def test_a_change_without_new_kernels_waits_for_no_compiler(bench, changes):
-    wanted = parameters(**changes)
+def test_a_change_without_new_kernels_waits_for_no_compiler_and_a_live_one_asks_no_back_end(
+        bench, monkeypatch):
+    """Finding out which one there is reads files: a millisecond of the executor's time."""
+    wanted = parameters(disparity_range=48)
+    bench.reconfiguration.reconcile(wanted)
+    assert bench.host.config == wanted.matcher
+    for name in ('choose', 'known'):
+        monkeypatch.setattr(engines, name, lambda config: pytest.fail('asked'))
+    before, wanted = wanted.matcher, parameters(disparity_range=48, speckle_size=9)
+    bench.reconfiguration.check(before, wanted.matcher,
+                                NodeConfig(image_width=640, image_height=480))
     bench.reconfiguration.reconcile(wanted)
     assert bench.host.config == wanted.matcher
     assert not bench.compiler.compiled
@@ -184,16 +192,6 @@ def test_of_a_burst_of_changes_the_first_and_the_last_are_built(in_a_thread, mon
     assert [config.disparity_range for config in bench.host.built] == [17, 116]
 
 
-def test_a_burst_without_an_end_is_applied_all_the_same(in_a_thread, monkeypatch):
-    bench = in_a_thread
-    monkeypatch.setattr(reconfiguration, 'QUIET', 30.0)
-    monkeypatch.setattr(reconfiguration, 'MAX_BURST', 0.2)
-    for disparities in (17, 18):
-        bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
-        bench.posted[-1].result(10)
-    assert bench.host.config.disparity_range == 18
-
-
 def test_no_pair_is_matched_with_the_old_engine_during_a_burst(in_a_thread, monkeypatch):
     """The worker, which matches, is the one that waits."""
     bench = in_a_thread
@@ -205,25 +203,17 @@ def test_no_pair_is_matched_with_the_old_engine_during_a_burst(in_a_thread, monk
     assert bench.posted[-1].result(10) == 18
 
 
-def test_changes_far_apart_are_each_built_at_once(bench, monkeypatch):
-    monkeypatch.setattr(reconfiguration, 'QUIET', 0.01)
-    monkeypatch.setattr(reconfiguration, 'MAX_BURST', 30.0)
+@pytest.mark.parametrize(('quiet', 'burst', 'apart'), [(30.0, 0.2, 0.0), (0.01, 30.0, 0.05)])
+def test_a_burst_without_an_end_is_applied_all_the_same_and_changes_far_apart_at_once(
+        in_a_thread, monkeypatch, quiet, burst, apart):
+    bench = in_a_thread
+    monkeypatch.setattr(reconfiguration, 'QUIET', quiet)
+    monkeypatch.setattr(reconfiguration, 'MAX_BURST', burst)
     for disparities in (17, 18):
-        time.sleep(0.05)
-        start = time.monotonic()
+        time.sleep(apart)
         bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
-        assert bench.host.config.disparity_range == disparities
-        assert time.monotonic() - start < 5.0
-
-
-def test_a_live_change_asks_for_no_back_end(bench, monkeypatch):
-    """Finding out which one there is reads files: a millisecond of the executor's time."""
-    for name in ('choose', 'known'):
-        monkeypatch.setattr(engines, name, lambda config: pytest.fail('asked'))
-    wanted = parameters(speckle_size=9)
-    bench.reconfiguration.check(OLD, wanted.matcher, NodeConfig(image_width=640, image_height=480))
-    bench.reconfiguration.reconcile(wanted)
-    assert bench.host.config == wanted.matcher
+        bench.posted[-1].result(10)
+    assert bench.host.config.disparity_range == 18
 
 
 def compiled(bench) -> list[tuple[int, int]]:
@@ -235,20 +225,17 @@ def compiled(bench) -> list[tuple[int, int]]:
     return bench.compiler.sizes
 
 
-def test_compiling_ahead_is_for_the_size_of_the_images(bench):
+def test_compiling_ahead_is_for_the_size_of_the_images_before_what_parameters_say(bench):
+    settings = NodeConfig(image_width=1280, image_height=720)
+    assert bench.reconfiguration.known_size(settings) == (1280, 720)
     bench.compiler.finish.set()
+    # The host of this bench has nothing to allocate with, and the CPU no kernels for a size.
     bench.reconfiguration.expect(info(640, 480), info(640, 480), parameters())
+    assert bench.reconfiguration.known_size(settings) == (640, 480)
+    assert compiled(bench) == []
+    assert not bench.host.built
     bench.reconfiguration.reconcile(parameters(message_type='float32'))
     assert compiled(bench) == [(640, 480)]
-
-
-def test_camera_info_alone_has_nothing_allocated(bench):
-    """The host of this bench has nothing to allocate with."""
-    bench.reconfiguration.expect(info(8192, 8192), info(8192, 8192), parameters())
-    assert bench.reconfiguration.known_size(NodeConfig()) == (8192, 8192)
-    assert compiled(bench) == []        # the CPU has no kernels for a size
-    assert bench.host.matcher is None
-    assert not bench.host.built
 
 
 def test_camera_info_of_a_size_that_does_not_fit_says_so_until_another_comes(bench):
@@ -261,7 +248,7 @@ def test_camera_info_of_a_size_that_does_not_fit_says_so_until_another_comes(ben
     assert bench.said == []
 
 
-def test_on_cuda_camera_info_has_the_kernels_for_its_size_compiled(bench, on_cuda):
+def test_on_cuda_camera_info_has_the_kernels_compiled_until_there_is_an_engine(bench, on_cuda):
     bench.compiler.finish.set()
     for _ in range(3):
         bench.reconfiguration.expect(info(640, 480), info(640, 480), parameters())
@@ -269,19 +256,14 @@ def test_on_cuda_camera_info_has_the_kernels_for_its_size_compiled(bench, on_cud
     bench.reconfiguration.expect(info(640, 480), info(640, 482), parameters())
     bench.reconfiguration.expect(info(9000, 480), info(9000, 480), parameters())
     assert compiled(bench) == [(640, 480)]
-    assert not bench.host.built
-
-
-def test_camera_info_of_another_size_counts_until_there_is_an_engine(bench, on_cuda):
-    bench.compiler.finish.set()
-    for size in ((8192, 8192), (640, 480)):
-        bench.reconfiguration.expect(info(*size), info(*size), parameters())
-        assert bench.reconfiguration.known_size(NodeConfig()) == size
-        assert compiled(bench)[-1] == size
+    bench.reconfiguration.expect(info(1280, 720), info(1280, 720), parameters())
+    assert bench.reconfiguration.known_size(NodeConfig()) == (1280, 720)
+    assert compiled(bench) == [(640, 480), (1280, 720)]
     bench.host.matcher = types.SimpleNamespace(size=(640, 480))
     bench.reconfiguration.expect(info(8192, 8192), info(8192, 8192), parameters())
     assert bench.reconfiguration.known_size(NodeConfig()) == (640, 480)
-    assert compiled(bench) == [(8192, 8192), (640, 480)]
+    assert len(bench.compiler.sizes) == 2
+    assert not bench.host.built
 
 
 def test_a_change_during_a_burst_is_compiled_before_the_worker_has_it(in_a_thread, monkeypatch):
@@ -299,19 +281,6 @@ def test_a_change_during_a_burst_is_compiled_before_the_worker_has_it(in_a_threa
     compiled(bench)
     bench.posted[-1].result(10)
     assert bench.host.config.message_type == 'float32'
-
-
-def test_the_size_is_what_camera_info_told_before_what_parameters_say(bench):
-    settings = NodeConfig(image_width=1280, image_height=720)
-    assert bench.reconfiguration.known_size(settings) == (1280, 720)
-    bench.reconfiguration.expect(info(640, 480), info(640, 480), parameters())
-    assert bench.reconfiguration.known_size(settings) == (640, 480)
-
-
-def test_on_cuda_another_size_may_need_other_kernels(on_cuda):
-    small, large = (on_cuda.kernels_of(OLD, *size) for size in ((640, 480), (1280, 720)))
-    assert small != large
-    assert on_cuda.kernels_of(OLD.replace(speckle_size=9), 640, 480) == small
 
 
 def test_a_parameter_may_need_the_memory_that_the_old_engine_gives_back(bench, monkeypatch):

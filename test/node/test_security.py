@@ -83,13 +83,8 @@ def test_the_policy_names_exactly_what_the_node_has(policy: pathlib.Path) -> Non
             for kind, names in names_of_a_node(context, mode).items():
                 found[kind] |= names
     for kind in KINDS:
-        assert set(granted(policy, *kind)) ^ found[kind] <= NEWER, kind
-
-
-def test_the_policy_names_nothing_twice_and_has_the_node_s_default_name(
-        policy: pathlib.Path) -> None:
-    for kind in KINDS:
         names = granted(policy, *kind)
+        assert set(names) ^ found[kind] <= NEWER, kind
         assert len(names) == len(set(names))
     profile, = ElementTree.parse(policy).iter('profile')
     assert (profile.get('ns'), profile.get('node')) == ('/', 'stereo_bp')

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.geometry import valid_window
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.types import DERIVED
-
 pytest.importorskip('rclpy')
+
+from std_msgs.msg import Header
+
+from test.cases import every
+from test.node.client import stamp_of
+from test.node.test_messages import colours_of, decoded_color, decoded_depth, points_of
+from test.other_nodes import pixels as pixels_of
+
 pytestmark = pytest.mark.ros
 
 W, H, DISPARITY = 160, 120, 8
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
-              'correlation_window_size': 11, 'backend': 'cpu'}
+              'correlation_window_size': 11, 'backend': 'cpu', 'compressed_format': 'png'}
+FOCAL, BASELINE = 500.0, 0.1        # as ``Client.info`` has them
+USUAL = {'points_organized': True, 'points_decimation': 1, 'points_min_depth': 0.0,
+         'reference_image': 'left', 'color_map': 'turbo', 'color_range': 0,
+         'compressed_format': 'png', 'mono16_scale': 0.00390625, 'min_depth': 0.0,
+         'disparity_range': 16}
+TOPICS = ('depth', 'depth/image_rect', 'depth/camera_info', 'depth/image_rect/compressedDepth',
+          'confidence', 'disparity_color', 'disparity_color/compressed', 'points2')
 
 
 @pytest.fixture(scope='module')
@@ -32,22 +42,22 @@ def pair(textured_pair: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
 def usual_setting(client: Any) -> Iterator[None]:
     """Every test starts with the same parameters."""
     yield
-    client.set_parameters(stereo_algorithm='sad', min_disparity=0, disparity_range=16,
-                          reference_image='left', pre_adjust_disparity=True,
-                          mono16_scale=0.00390625)
+    client.set_parameters(**USUAL)
 
 
-def match(client: Any, images: tuple[np.ndarray, np.ndarray], *arguments: Any, **fields: Any
+def match(client: Any, images: Sequence[np.ndarray], *arguments: Any, **fields: Any
           ) -> tuple[Any, np.ndarray]:
     """Publish a pair and return the DisparityImage that comes back, and its pixels."""
     message = client.match(*images, *arguments, frame_id='optical', **fields)
     return message, pixels_of(message.image)
 
 
-def pixels_of(image: Any) -> np.ndarray:
-    assert (image.encoding, image.is_bigendian) == ('32FC1', 0)
-    assert image.step == 4 * image.width
-    return np.frombuffer(image.data, '<f4').reshape(image.height, image.width)
+def valid(message: Any) -> np.ndarray:
+    """The disparities of a message; NaN = invalid."""
+    pixels = pixels_of(message.image)
+    disparities = np.where(pixels >= message.min_disparity, pixels, np.float32(np.nan))
+    assert np.nanmedian(disparities) == DISPARITY
+    return disparities
 
 
 def window_of(message: Any) -> tuple[int, int, int, int]:
@@ -81,188 +91,68 @@ def test_every_field_of_the_disparity_image(client: Any, pair: Any) -> None:
     assert np.all(np.isfinite(pixels))
 
 
-def test_belief_propagation_has_its_own_valid_window(client: Any, pair: Any) -> None:
-    assert client.set_parameters(stereo_algorithm='bp')[0].successful
-    client.wait_for_algorithm('bp')
-    message, pixels = match(client, pair)
-    # x in [max(1, 15), min(159, 160)), y in [1, 119)
-    assert window_of(message) == (15, 1, 144, 118)
-    assert np.median(inside(message, pixels)) == pytest.approx(DISPARITY, abs=1 / 16)
-
-
-def test_a_range_below_zero(client: Any, textured_pair: Any) -> None:
-    assert client.set_parameters(atomically=True, min_disparity=-12,
-                                 disparity_range=10)[0].successful
-    message, pixels = match(client, textured_pair(W, H, -7))
-    assert (message.min_disparity, message.max_disparity) == (-12.0, -3.0)
-    # last = -3: x in [5, 160 - 5 - 12)
-    assert window_of(message) == (5, 5, 138, 110)
-    assert np.median(inside(message, pixels)) == -7
-    assert np.min(pixels) == -13.0
-    depth = pixels_of(client.result('depth', client.stamps()[-1]))
-    assert np.all(np.isnan(depth))
-
-
-def test_the_right_image_as_reference(client: Any, pair: Any) -> None:
-    assert client.set_parameters(reference_image='right')[0].successful
-    cameras = client.infos(W, H, right={'focal': 480.0})
-    message, pixels = match(client, pair, cameras=cameras)
-    assert message.header.frame_id == 'right_camera'
-    assert client.result('depth', client.stamps()[-1]).header == message.header
-    assert message.f == 480.0
-    # mirrored: x in [160 - 155, 160 - 20)
-    assert window_of(message) == (5, 5, 135, 110)
-    assert np.median(inside(message, pixels)) == DISPARITY
-
-
-@pytest.mark.parametrize('window', [
-    {'stereo_algorithm': 'sad', 'min_disparity': 3, 'disparity_range': 33},
-    {'stereo_algorithm': 'sad', 'reference_image': 'right', 'disparity_range': 500},
-    {'stereo_algorithm': 'bp', 'min_disparity': -5, 'disparity_range': 16}])
-def test_the_window_is_the_documented_one(client: Any, pair: Any, window: dict[str, Any]
-                                          ) -> None:
-    assert client.set_parameters(atomically=True, **window)[0].successful
-    client.wait_for_algorithm(window['stereo_algorithm'])
-    message, _ = match(client, pair)
-    expected = valid_window(MatcherConfig(**window, correlation_window_size=11), W, H)
-    assert window_of(message) == (expected.x_offset, expected.y_offset, expected.width,
-                                  expected.height)
-
-
-def test_binning_and_region_of_interest_scale_the_calibration(client: Any, pair: Any) -> None:
-    # A sensor of 400 x 300, of which 320 x 240 from (40, 30) on are read with binning 2.
-    roi = {'x_offset': 40, 'y_offset': 30, 'width': 320, 'height': 240}
-    cameras = client.infos(400, 300, binning_x=2, binning_y=2, roi=roi, cx=200.0,
-                           right={'cx': 210.0})
-    message, pixels = match(client, pair, cameras=cameras)
-    assert message.f == 250.0                       # P_r[0] / binning_x
-    assert message.t == pytest.approx(0.1)          # not binned
-    shift = (200.0 - 40) / 2 - (210.0 - 40) / 2     # cx_l - cx_r = -5
-    assert (message.min_disparity, message.max_disparity) == (-shift, 15 - shift)
-    assert np.median(inside(message, pixels)) == DISPARITY - shift
-    depth = pixels_of(client.result('depth', client.stamps()[-1]))
-    assert np.nanmedian(depth) == pytest.approx(250 * 0.1 / (DISPARITY - shift))
-
-
-def image_geometry_depth(disparity: np.ndarray, focal: float, baseline: float, cx_left: float,
-                         cx_right: float) -> np.ndarray:
-    """Z of the reprojection matrix Q that image_geometry builds from a pair of camera_info."""
-    tx = -baseline
-    w = disparity * (-1 / tx) + (cx_left - cx_right) / tx
-    return focal / w
-
-
-def test_motorcycles_offset_of_the_principal_points(client: Any, pair: Any) -> None:
-    """Middlebury's Motorcycle: cx_r - cx_l = 31.086."""
-    focal, baseline, cx_left, cx_right = 3979.911, 0.193001, 80.0, 80.0 + 31.086
-    truth = focal * baseline / (DISPARITY + 31.086)
-    cameras = client.infos(W, H, focal=focal, baseline=baseline, left={'cx': cx_left},
-                           right={'cx': cx_right})
-    message, pixels = match(client, pair, cameras=cameras)
-    assert np.median(inside(message, pixels)) == pytest.approx(DISPARITY + 31.086, abs=1e-4)
-    assert message.min_disparity == pytest.approx(31.086, abs=1e-4)
-    assert message.max_disparity == pytest.approx(46.086, abs=1e-4)
-    invalid = pixels[0, 0]
-    assert invalid == pytest.approx(message.min_disparity - 1, abs=1e-4)
-    assert invalid < message.min_disparity
-    depth = pixels_of(client.result('depth', client.stamps()[-1]))
-    assert np.nanmedian(depth) == pytest.approx(truth, rel=1e-5)
-    # The message says that the offset is in: who follows it is right, and image_geometry,
-    # which subtracts it again, is not.
-    assert message.f * message.t / np.median(inside(message, pixels)) == pytest.approx(
-        truth, rel=1e-5)
-    twice = np.median(image_geometry_depth(inside(message, pixels), focal, baseline, cx_left,
-                                           cx_right))
-    assert twice == pytest.approx(focal * baseline / (DISPARITY + 2 * 31.086), rel=1e-5)
-
-    assert client.set_parameters(pre_adjust_disparity=False)[0].successful
-    message, pixels = match(client, pair, cameras=cameras)
-    assert (message.min_disparity, message.max_disparity) == (0.0, 15.0)
-    assert np.median(inside(message, pixels)) == DISPARITY
-    for_image_geometry = np.median(image_geometry_depth(
-        inside(message, pixels), focal, baseline, cx_left, cx_right))
-    assert for_image_geometry == pytest.approx(truth, rel=1e-5)
-    depth = pixels_of(client.result('depth', client.stamps()[-1]))
-    assert np.nanmedian(depth) == pytest.approx(truth, rel=1e-5)
-
-
-def encode(grey: np.ndarray, encoding: str) -> np.ndarray:
-    """The same scene in another encoding."""
-    known = ENCODINGS[encoding]
-    if known.bits == 16:
-        return grey.astype('<u2') * 256
-    if known.chroma_rows:
-        return np.pad(grey, ((0, known.rows(len(grey)) - len(grey)), (0, 0)), mode='reflect')
-    if known.luma >= 0:
-        pixels = np.full((*grey.shape, 2), 128, np.uint8)
-        pixels[..., known.luma] = grey
-        return pixels
-    if known.channels > 1:
-        return np.repeat(grey[..., None], known.channels, axis=2)
-    return grey
-
-
-@pytest.mark.parametrize('encoding', sorted(ENCODINGS))
-def test_every_encoding_with_padded_rows(client: Any, pair: Any, encoding: str) -> None:
+def test_encodings_with_padded_rows_and_either_byte_order(client: Any, pair: Any) -> None:
     _, expected = match(client, pair)
-    left, right = (encode(image, encoding) for image in pair)
-    message, pixels = match(client, (left, right), encoding, padding=13, height=H)
-    if ENCODINGS[encoding].bayer:       # demosaicing blurs
-        assert np.median(inside(message, pixels)) == pytest.approx(DISPARITY, abs=0.2)
-    else:
+    words = [image.astype('<u2') * 256 for image in pair]
+    colours = [np.repeat(image[..., None], 3, axis=2) for image in pair]
+    for images, encoding, fields in (
+            (words, 'mono16', {}), ([image.byteswap() for image in words], 'mono16',
+                                    {'is_bigendian': 1}), (colours, 'bgr8', {})):
+        _, pixels = match(client, images, encoding, padding=13, **fields)
         assert np.array_equal(pixels, expected)
-
-
-def test_sixteen_bits_of_either_byte_order_and_scale(client: Any, pair: Any) -> None:
-    _, expected = match(client, pair)
-    swapped = tuple((image.astype('<u2') * 256).byteswap() for image in pair)
-    _, pixels = match(client, swapped, 'mono16', padding=6, is_bigendian=1)
-    assert np.array_equal(pixels, expected)
+    message, pixels = match(client, pair, 'bayer_rggb8')       # demosaicing blurs
+    assert np.median(inside(message, pixels)) == pytest.approx(DISPARITY, abs=0.2)
     assert client.set_parameters(mono16_scale=1 / 16)[0].successful
-    _, pixels = match(client, tuple(image.astype('<u2') * 16 for image in pair), 'mono16')
+    _, pixels = match(client, [image.astype('<u2') * 16 for image in pair], 'mono16')
     assert np.array_equal(pixels, expected)
 
 
-def test_the_stages_add_up_to_the_total_of_every_frame(client: Any, pair: Any) -> None:
-    for _ in range(5):
-        match(client, pair)
-    frames = client.stamps()[-5:]
-    for message in [client.result('latency', stamp) for stamp in frames]:
-        status, = message.status
-        values = {v.key: float(v.value) for v in status.values}
-        total, age = values.pop('total'), values.pop('age')
-        assert list(values) == ['receive', 'pair', 'wait', 'convert', 'upload', 'preprocess',
-                                'cost', 'messages', 'refine', *DERIVED, 'download', 'publish']
-        assert abs(sum(values.values()) - total) <= max(0.05 * total, 0.2)
-        assert values['upload'] == values['download'] == 0.0
-        assert age >= total
-        assert message.header.stamp.sec
-    assert client.stamps('latency')[-5:] == frames
+def test_a_node_searches_as_far_as_min_depth_is_with_every_calibration_and_parameter(
+        client: Any, pair: Any) -> None:
+    def search_of(baseline: float) -> float:
+        message, _ = match(client, pair, cameras=client.infos(W, H, baseline=baseline))
+        assert message.t == pytest.approx(baseline)
+        return float(message.max_disparity)
+
+    assert client.set_parameters(True, min_depth=2.0, disparity_range=8)[0].successful
+    # 500 px x B over 2 m, and whole chunks of 8 labels.
+    client.wait_until(lambda: search_of(0.06) == 15, what='the search')
+    engines = client.log().count('ready for 160 x 120')
+    assert search_of(0.055) == 15
+    assert search_of(0.1) == 31
+    assert client.log().count('ready for 160 x 120') == engines + 1     # the same needs no new one
+    client.wait_for_status('device', lambda status: status.values['disparities']
+                           == '0 to 31: as far as min_depth 2 m')
+    result, = client.set_parameters(min_depth=0.05)
+    assert not result.successful
+    assert 'set it to at least 0.098' in result.reason
+    assert client.set_parameters(min_depth=1.0)[0].successful
+    client.wait_until(lambda: search_of(0.1) == 55, what='the search')
 
 
-def test_latency_as_numbers_has_what_the_latency_of_the_same_frame_has(client: Any, pair: Any
-                                                                       ) -> None:
+def test_latencies_and_the_status_of_the_device_are_those_of_every_frame(client: Any, pair: Any
+                                                                         ) -> None:
     from std_msgs.msg import Float64MultiArray
 
-    heard: list[Any] = []
-    subscription = client.node.create_subscription(Float64MultiArray, 'latency_ms', heard.append,
+    numbers: list[Any] = []
+    subscription = client.node.create_subscription(Float64MultiArray, 'latency_ms', numbers.append,
                                                    100)
     client.wait_until(lambda: client.node.count_publishers('latency_ms'), what='latency_ms')
     client.wait_until_known()
-    match(client, pair)
-    stamp = client.stamps()[-1]
-    status, = client.result('latency', stamp).status
-    client.wait_until(lambda: heard, what='latency_ms')
+    for _ in range(5):
+        match(client, pair)
+    messages = [client.result('latency', stamp) for stamp in client.stamps()[-5:]]
+    client.wait_until(lambda: len(numbers) == 5, what='latency_ms')
     client.node.destroy_subscription(subscription)
-    numbers, = heard
-    names = numbers.layout.dim[0].label.split(',')
-    assert dict(zip(names, numbers.data, strict=True)) == pytest.approx(
-        {v.key: float(v.value) for v in status.values}, abs=0.0006)
-
-
-def test_the_device_status_names_back_end_reason_threads_and_memory(client: Any, pair: Any
-                                                                    ) -> None:
-    match(client, pair)
+    for message, array in zip(messages, numbers, strict=True):
+        status, = message.status
+        values = {v.key: float(v.value) for v in status.values}
+        names = array.layout.dim[0].label.split(',')
+        assert dict(zip(names, array.data, strict=True)) == pytest.approx(values, abs=0.0006)
+        total, age = values.pop('total'), values.pop('age')
+        assert abs(sum(values.values()) - total) <= max(0.05 * total, 0.2)
+        assert values['upload'] == values['download'] == 0.0
+        assert age >= total
     status = client.status('device')
     assert (status.level, status.message) == (0, 'active on cpu')
     assert status.values['size'] == f'{W} x {H}'
@@ -271,46 +161,165 @@ def test_the_device_status_names_back_end_reason_threads_and_memory(client: Any,
     assert status.values['memory'].endswith('MiB')
 
 
-def test_what_nobody_subscribes_to_is_not_computed(client: Any, pair: Any) -> None:
-    for topic in ('disparity', 'depth'):
-        client.unsubscribe(topic)
-    try:
-        before = client.settled()
-        client.send_frame(*pair)
-        dropped = 'dropped pairs: no subscribers'
-        client.wait_until(lambda: client.counts()[dropped] == before[dropped] + 1)
-        after = client.settled()
-        assert after['published'] == before['published']
-        assert client.status('pairing').message == 'idle: no subscribers'
-        assert client.status('pairing').level == 0
-    finally:
-        for topic in ('disparity', 'depth'):
-            client.subscribe(topic)
-    match(client, pair)
-
-
-def test_one_output_alone_is_published_alone(client: Any, pair: Any) -> None:
+def test_what_nobody_subscribes_to_is_neither_computed_nor_published(client: Any, pair: Any
+                                                                     ) -> None:
     client.unsubscribe('disparity')
     try:
         seen = len(client.received['disparity'])
         depth = client.result('depth', client.send_frame(*pair))
         assert np.nanmedian(pixels_of(depth)) == pytest.approx(50 / DISPARITY)
         assert len(client.received['disparity']) == seen
+        client.unsubscribe('depth')
+        before = client.settled()
+        client.send_frame(*pair)
+        dropped = 'dropped pairs: no subscribers'
+        client.wait_until(lambda: client.counts()[dropped] == before[dropped] + 1)
+        assert client.settled()['published'] == before['published']
+        status = client.status('pairing')
+        assert (status.level, status.message) == (0, 'idle: no subscribers')
     finally:
-        client.subscribe('disparity')
+        for topic in {'disparity', 'depth'} - client.subscriptions.keys():
+            client.subscribe(topic)
+    match(client, pair)
 
 
-def test_a_second_node_takes_compressed_images(start: Any, pair: Any) -> None:
-    client = start({**PARAMETERS, 'image_transport': 'compressed', 'max_image_width': 200},
-                   client={'compressed': True})
+# Pictures
+
+@pytest.fixture(scope='module')
+def connected(client: Any) -> Any:
+    """With a subscription of every picture and of the points."""
+    for topic in set(TOPICS) - client.subscriptions.keys():
+        client.subscribe(topic)
+    return client
+
+
+def metres(disparity: np.ndarray) -> np.ndarray:
+    return np.where(disparity > 0, FOCAL * BASELINE / disparity, np.nan).astype(np.float32)
+
+
+def colored(disparity: np.ndarray, name: int, last: int) -> np.ndarray:
+    places = np.clip(np.floor(255 * np.nan_to_num(disparity) / last + 0.5), 0, 255)
+    return np.where(np.isnan(disparity)[..., None], 0,
+                    cv2.applyColorMap(places.astype(np.uint8), name))
+
+
+def test_every_picture_has_the_stamp_and_the_frame_of_the_disparity(connected: Any, pair: Any
+                                                                    ) -> None:
+    message, _ = match(connected, pair)
+    header, stamp, disparity = message.header, stamp_of(message), valid(message)
+    assert header.frame_id == 'left_camera'
+    for topic in TOPICS:
+        assert connected.result(topic, stamp).header == header, topic
+    depth = connected.result('depth/image_rect', stamp)
+    np.testing.assert_allclose(pixels_of(depth), metres(disparity), rtol=1e-6)
+    assert depth == connected.result('depth', stamp)
+    info = connected.result('depth/camera_info', stamp)
+    sent = connected.info('left', W, H, focal=FOCAL, baseline=BASELINE)
+    assert (info.width, info.height) == (W, H)
+    assert np.array_equal(info.p, sent.p)
+    confidence = pixels_of(connected.result('confidence', stamp))
+    assert np.all(confidence[np.isnan(disparity)] == 0)
+    assert np.all((confidence >= 0) & (confidence <= 1))
+    assert np.median(confidence[~np.isnan(disparity)]) > 0.1
+
+
+def test_the_pictures_of_the_right_camera_are_in_its_frame(connected: Any, pair: Any) -> None:
+    assert connected.set_parameters(reference_image='right')[0].successful
+    colours = [np.stack([image, image // 2, 255 - image], -1) for image in pair]
+    cameras = connected.infos(W, H, right={'focal': 480.0})
+    message, pixels = match(connected, colours, 'bgr8', cameras=cameras)
+    assert message.f == 480.0
+    assert window_of(message) == (5, 5, 135, 110)       # mirrored
+    assert np.median(inside(message, pixels)) == DISPARITY
+    stamp = stamp_of(message)
+    info = connected.result('depth/camera_info', stamp)
+    assert info.header == connected.result('depth/image_rect', stamp).header
+    assert info.header.frame_id == 'right_camera'
+    assert (info.p[0], info.p[3]) == (480.0, 0.0)
+    blue, green, red = (colours[1][..., i].astype(np.uint32) for i in range(3))
+    own = points_of(connected.result('points2', stamp))
+    assert np.array_equal(colours_of(own), red << 16 | green << 8 | blue)
+    # In the frame of the left camera, where camera_info says so.
+    cameras['right'].header = Header(frame_id='left_camera')
+    stamp = stamp_of(match(connected, colours, 'bgr8', cameras=cameras)[0])
+    cloud = connected.result('points2', stamp)
+    assert cloud.header.frame_id == 'left_camera'
+    np.testing.assert_allclose(points_of(cloud)[..., 0], own[..., 0] + BASELINE, atol=1e-6)
+
+
+def test_colors_and_compression_are_those_of_the_pictures_and_can_be_changed_live(
+        connected: Any, pair: Any) -> None:
+    for name, last, parameters, kind in (
+            (cv2.COLORMAP_TURBO, 15, {}, 'png'),
+            (cv2.COLORMAP_JET, 9, {'color_map': 'jet', 'color_range': 9}, 'png'),
+            (cv2.COLORMAP_TURBO, 15, {}, 'jpeg')):
+        assert every(result.successful for result in connected.set_parameters(
+            **{**USUAL, **parameters, 'compressed_format': kind}))
+        message, _ = match(connected, pair)
+        stamp = stamp_of(message)
+        picture = pixels_of(connected.result('disparity_color', stamp))
+        np.testing.assert_array_equal(picture, colored(valid(message), name, last))
+        compressed = connected.result('disparity_color/compressed', stamp)
+        assert compressed.format == f'bgr8; {kind} compressed bgr8'
+        if kind == 'png':
+            np.testing.assert_array_equal(decoded_color(compressed), picture)
+        else:
+            assert bytes(compressed.data[:2]) == b'\xff\xd8'
+    compressed = connected.result('depth/image_rect/compressedDepth', stamp)
+    np.testing.assert_allclose(decoded_depth(compressed), pixels_of(
+        connected.result('depth', stamp)), rtol=1e-6)
+
+
+def test_points_are_an_image_of_places_and_their_options_are_live(connected: Any, pair: Any
+                                                                  ) -> None:
+    def cloud_of_a_frame(**parameters: Any) -> Any:
+        assert every(answer.successful for answer in connected.set_parameters(**parameters))
+        return connected.result('points2', stamp_of(match(connected, pair)[0]))
+
+    cloud = cloud_of_a_frame(points_organized=True)
+    depth = connected.received['depth'][-1]
+    assert (cloud.width, cloud.height, cloud.is_dense) == (W, H, False)
+    whole = points_of(cloud)
+    z = pixels_of(depth)
+    assert np.array_equal(whole[..., 2], z, equal_nan=True)
+    # x to the right and y down of the principal point.
+    row, column = np.mgrid[:H, :W]
+    cy = connected.info('left', W, H).p[6]
+    for axis, offset in ((0, column - 80.0), (1, row - cy)):
+        np.testing.assert_allclose(whole[..., axis], offset * z / FOCAL, rtol=1e-6)
+    assert np.array_equal(colours_of(whole), pair[0] * np.uint32(0x10101))
+
+    cloud = cloud_of_a_frame(points_decimation=3)
+    assert (cloud.width, cloud.height) == (54, 40)
+    assert np.array_equal(points_of(cloud), whole[::3, ::3], equal_nan=True)
+    cloud = cloud_of_a_frame(points_organized=False)
+    there = whole[::3, ::3][np.isfinite(whole[::3, ::3, 2])]
+    assert (cloud.height, cloud.width, cloud.is_dense) == (1, len(there), True)
+    assert np.array_equal(points_of(cloud)[0], there)
+    near = points_of(cloud_of_a_frame(points_decimation=1, points_organized=True,
+                                      points_min_depth=6.24))
+    expected = whole.copy()
+    expected[~(whole[..., 2] >= 6.24), :3] = np.nan
+    assert np.isfinite(expected[..., 2]).any()
+    assert np.array_equal(near, expected, equal_nan=True)
+    answer, = connected.set_parameters(points_max_depth=1.0)
+    assert not answer.successful
+    assert 'points_min_depth (6.24)' in answer.reason
+
+
+def test_a_second_node_takes_compressed_images_and_publishes_millimetres(start: Any, pair: Any
+                                                                         ) -> None:
+    client = start({**PARAMETERS, 'image_transport': 'compressed', 'max_image_width': 200,
+                    'depth_encoding': '16UC1'}, client={'compressed': True})
+    client.subscribe('depth/image_rect/compressedDepth')
     for side in ('left', 'right'):
         client.send_info(side, client.info(side, W, H))
 
     def message(pixels: np.ndarray) -> Any:
-        result = client.image_class()
-        result.format = 'mono8; png compressed '
-        result.data.frombytes(cv2.imencode('.png', pixels)[1].tobytes())
-        return result
+        image = client.image_class()
+        image.format = 'mono8; png compressed '
+        image.data.frombytes(cv2.imencode('.png', pixels)[1].tobytes())
+        return image
 
     left, right = (message(image) for image in pair)
     broken = message(pair[0])
@@ -320,5 +329,13 @@ def test_a_second_node_takes_compressed_images(start: Any, pair: Any) -> None:
         client.send_pair(bad, right)
         client.wait_for_status('input', lambda s, key=f'bad input: {reason}':
                                s.values.get(key) == '1')
-        found = client.result('disparity', client.send_pair(left, right))
-        assert np.median(inside(found, pixels_of(found.image))) == DISPARITY
+        stamp = client.send_pair(left, right)
+        disparity = client.result('disparity', stamp)
+        assert np.median(inside(disparity, pixels_of(disparity.image))) == DISPARITY
+        depth = client.result('depth', stamp)
+        assert depth.encoding == '16UC1'
+        pixels = np.frombuffer(depth.data, '<u2').reshape(H, W)
+        assert np.median(pixels[pixels > 0]) == 50_000 / DISPARITY
+        compressed = client.result('depth/image_rect/compressedDepth', stamp)
+        assert compressed.format == '16UC1; compressedDepth png'
+        np.testing.assert_array_equal(decoded_depth(compressed), pixels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pathlib
 
 import cv2
@@ -12,28 +11,18 @@ import pytest
 from stereo_bp_ros.alignment import MAX_WIDTH, vertical_offset
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from test.cases import slow
 
-#: The street is rendered so much larger, so that a row of it is a known part of a pixel.
+#: A scene is rendered so much larger, so that a row of it is a known part of a pixel.
 FINER = 4
 LAST = 63
 
 
-@functools.cache
-def street() -> tuple[np.ndarray, np.ndarray]:
-    """A large frame of the hard street, whose last disparity is 4 x 60."""
-    frame = RoadSequence.hard(width=FINER * 480, height=FINER * 300,
-                              max_disparity=FINER * 60).frame(10)
-    return frame.left, frame.right
-
-
-def small(image: np.ndarray, lower: int, noise: float, seed: int) -> np.ndarray:
+def small(image: np.ndarray, lower: int, seed: int) -> np.ndarray:
     """An image whose content lies lower by ``lower`` / 4 rows, with the noise of a sensor."""
     moved = np.roll(image, lower, axis=0)
     size = (image.shape[1] // FINER, image.shape[0] // FINER)
     grey = cv2.resize(moved, size, interpolation=cv2.INTER_AREA).astype(np.float64)
-    grey += noise * np.random.default_rng(seed).standard_normal(grey.shape)
+    grey += 5 * np.random.default_rng(seed).standard_normal(grey.shape)
     return np.asarray(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
 
 
@@ -51,19 +40,18 @@ def turned(image: np.ndarray, rows: float) -> np.ndarray:
                                      borderMode=cv2.BORDER_REPLICATE))
 
 
-@pytest.mark.parametrize('noise', [*slow(1.0), 5.0])
-@pytest.mark.parametrize('quarters', [0, 1, 2, 3, 4, -5, 11, -23, 49, -101])
-def test_an_offset_in_a_street_is_known_to_a_tenth_of_a_pixel(quarters: int, noise: float
-                                                              ) -> None:
-    left, right = street()
-    found = vertical_offset(small(left, 0, noise, 0), small(right, quarters, noise, 1), 0, LAST)
+@pytest.mark.parametrize('quarters', [0, 1, 3, -23, 49])
+def test_an_offset_is_known_to_a_tenth_of_a_pixel_under_the_noise_of_a_sensor(quarters: int
+                                                                              ) -> None:
+    left, right = (cv2.GaussianBlur(image, (0, 0), 3) for image in plane(FINER * 320, FINER * 200))
+    found = vertical_offset(small(left, 0, 0), small(right, quarters, 1), 0, LAST)
     assert found is not None
     assert found.offset == pytest.approx(quarters / FINER, abs=0.1)
     assert abs(found.tilt) < 0.3
     assert found.points >= 20
 
 
-@pytest.mark.parametrize('rows', [-3.0, -0.5, 0.0, 0.5, 3.0])
+@pytest.mark.parametrize('rows', [-3.0, 0.5])
 def test_a_rolled_camera_is_a_tilt_around_the_middle(rows: float) -> None:
     left, right = plane()
     found = vertical_offset(left, turned(right, rows), 0, LAST)
@@ -75,16 +63,13 @@ def test_a_rolled_camera_is_a_tilt_around_the_middle(rows: float) -> None:
     assert found.largest == pytest.approx(abs(rows) * (1 / 2 + 20 / 320), abs=0.1)
 
 
-def test_another_exposure_of_one_camera_changes_nothing() -> None:
+def test_another_exposure_of_one_camera_and_columns_that_repeat_change_nothing() -> None:
     left, right = plane()
     brighter = np.clip(0.6 * right + 60, 0, 255).astype(np.uint8)
     found, other = (vertical_offset(left, image, 0, LAST) for image in (right, brighter))
     assert found is not None
     assert other is not None
     assert other.offset == pytest.approx(found.offset, abs=0.03)
-
-
-def test_columns_that_repeat_themselves_leave_the_offset_known() -> None:
     # As along a fence: any of the posts has the right row.
     rows = np.random.default_rng(0).integers(0, 256, (240, 8), np.uint8)
     left = cv2.GaussianBlur(np.tile(rows, 40), (3, 3), 0)
@@ -93,39 +78,20 @@ def test_columns_that_repeat_themselves_leave_the_offset_known() -> None:
     assert found.offset == pytest.approx(2, abs=0.05)
 
 
-def nothing(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """A pair whose offset nobody can tell."""
+def test_an_offset_that_cannot_be_told_is_unknown() -> None:
     random = np.random.default_rng(1)
     left, right = plane()
-    if name == 'rows that repeat themselves':
-        tile = np.tile(random.integers(0, 256, (5, 320), np.uint8), (48, 1))
-        return tile, tile
-    if name == 'another scene':
-        return left, plane(seed=2)[1]
-    if name == 'edges along the rows':
-        bars = np.repeat(random.integers(0, 256, (240, 1), np.uint8), 320, axis=1)
-        return bars, bars
-    if name == 'edges along the columns':
-        bars = np.repeat(random.integers(0, 256, (1, 320), np.uint8), 240, axis=0)
-        return bars, bars
-    if name == 'noise':
-        return (random.integers(0, 256, (240, 320), np.uint8),
-                random.integers(0, 256, (240, 320), np.uint8))
-    if name == 'texture in a corner':
-        left[:, 60:], right[:, 60:] = 128, 128
-        return left, right
-    if name == 'farther than is searched':
-        return left, np.roll(right, 60, axis=0)
-    if name == 'a few pixels':
-        return left[:12, :12], right[:12, :12]
-    return np.full_like(left, 128), np.full_like(right, 128)
-
-
-@pytest.mark.parametrize('name', [
-    'no texture', 'another scene', 'noise', 'rows that repeat themselves', 'edges along the rows',
-    'edges along the columns', 'texture in a corner', 'farther than is searched', 'a few pixels'])
-def test_an_offset_that_cannot_be_told_is_unknown(name: str) -> None:
-    assert vertical_offset(*nothing(name), 0, LAST) is None
+    tile = np.tile(random.integers(0, 256, (5, 320), np.uint8), (48, 1))
+    along_rows = np.repeat(random.integers(0, 256, (240, 1), np.uint8), 320, axis=1)
+    along_columns = np.repeat(random.integers(0, 256, (1, 320), np.uint8), 240, axis=0)
+    corner = [image.copy() for image in (left, right)]
+    for image in corner:
+        image[:, 60:] = 128
+    for pair in ((np.full_like(left, 128),) * 2, (left, plane(seed=2)[1]), (tile, tile),
+                 (along_rows, along_rows), (along_columns, along_columns), corner,
+                 random.integers(0, 256, (2, 240, 320), np.uint8),
+                 (left, np.roll(right, 60, axis=0)), (left[:12, :12], right[:12, :12])):
+        assert vertical_offset(pair[0], pair[1], 0, LAST) is None
 
 
 def test_negative_disparities_are_searched_where_they_are_the_range() -> None:
@@ -145,11 +111,11 @@ def test_images_that_are_made_smaller_have_the_offset_of_their_own_pixels() -> N
     assert found.offset == pytest.approx(5, abs=0.1)
 
 
-@pytest.mark.parametrize('folder', ['kitti2012', 'middlebury', 'sequence', 'driving'])
+@pytest.mark.parametrize('folder', ['kitti2012', 'driving'])
 def test_real_pairs_have_small_offsets_and_moved_ones_the_difference(data: pathlib.Path,
                                                                      folder: str) -> None:
     pairs = open_dataset(data / folder)
-    for index in range(0, len(pairs), max(1, len(pairs) // 6)):
+    for index in range(0, len(pairs), max(1, len(pairs) // 3)):
         pair = pairs[index]
         last = (pair.disparities or 128) - 1
         own = vertical_offset(pair.left, pair.right, 0, last)

@@ -29,15 +29,11 @@ def copied_files(repository: pathlib.Path) -> list[str]:
     return [name[1:] for name in names if name.startswith('!')]
 
 
-def test_every_instruction_is_one(instructions: list[tuple[str, str]]) -> None:
-    names = [name for name, _ in instructions]
-    assert set(names) <= INSTRUCTIONS
-    assert names[:2] == ['ARG', 'FROM']
-    assert names[-2:] == ['ENTRYPOINT', 'CMD']
-
-
 def test_every_variable_is_declared_before_it_is_used(instructions: list[tuple[str, str]]
                                                       ) -> None:
+    names = [name for name, _ in instructions]
+    assert set(names) <= INSTRUCTIONS
+    assert (names[:2], names[-2:]) == (['ARG', 'FROM'], ['ENTRYPOINT', 'CMD'])
     declared = {'ROS_DISTRO', '@'}      # the base image sets the first, too
     for name, rest in instructions:
         assert set(re.findall(r'\$\{?(\w+|@)', rest)) <= declared
@@ -54,18 +50,14 @@ def test_every_command_of_a_shell_can_be_read(instructions: list[tuple[str, str]
         assert (done.returncode, done.stderr) == (0, '')
 
 
-def test_every_file_that_is_copied_is_there(instructions: list[tuple[str, str]],
+def test_what_it_copies_and_starts_is_there(instructions: list[tuple[str, str]],
                                             repository: pathlib.Path) -> None:
     copied = copied_files(repository)
+    assert 'package.xml' in copied
     for name in copied:
         assert (repository / name).exists()
-    sources = [rest.split()[0] for name, rest in instructions if name == 'COPY']
-    assert sources == ['package.xml', '.']
-    assert 'package.xml' in copied
-
-
-def test_what_it_starts_is_a_launch_file_of_the_package(instructions: list[tuple[str, str]],
-                                                        repository: pathlib.Path) -> None:
-    command = json.loads(dict(instructions)['CMD'])
-    assert command[:3] == ['ros2', 'launch', 'stereo_bp_ros']
-    assert (repository / 'launch' / command[3]).is_file()
+    assert [rest.split()[0] for name, rest in instructions if name == 'COPY'] == [
+        'package.xml', '.']
+    *command, file = json.loads(dict(instructions)['CMD'])[:4]
+    assert command == ['ros2', 'launch', 'stereo_bp_ros']
+    assert (repository / 'launch' / file).is_file()

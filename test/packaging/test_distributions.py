@@ -14,7 +14,6 @@ import zipfile
 import numpy as np
 import pytest
 
-from test.cases import slow
 from test.packaging.test_container import copied_files
 
 FOLDERS = {'kernels': 'stereo_bp_ros/kernels', 'config': 'stereo_bp_ros/presets'}
@@ -79,7 +78,8 @@ def test_no_file_is_a_symlink(repository: pathlib.Path) -> None:
     assert not [line for line in modes if line.startswith('120000')]
 
 
-@pytest.mark.parametrize('way', ['container', *slow('symlinks')])
+@pytest.mark.slow
+@pytest.mark.parametrize('way', ['container', 'symlinks'])
 def test_a_workspace_has_the_executables_and_shares_presets_and_launch_files(
         tmp_path: pathlib.Path, repository: pathlib.Path, way: str) -> None:
     if not shutil.which('colcon', path=str(pathlib.Path(sys.executable).parent)):
@@ -109,7 +109,7 @@ def test_a_workspace_has_the_executables_and_shares_presets_and_launch_files(
     assert_whole(run('sh', '-c', f"{setup}{sys.executable} -c '{LOOK}'", cwd=tmp_path), repository)
 
 
-def test_a_wheel_is_whole_from_sources_and_from_their_distribution_and_pip_installs_it(
+def test_a_wheel_of_the_source_distribution_is_whole_and_pip_installs_it(
         sources: pathlib.Path, repository: pathlib.Path, tmp_path: pathlib.Path) -> None:
     build = ('import sys; from setuptools import build_meta; '
              'print(getattr(build_meta, "build_" + sys.argv[1])(sys.argv[2]))')
@@ -123,20 +123,17 @@ def test_a_wheel_is_whole_from_sources_and_from_their_distribution_and_pip_insta
     # Their tests can be run, too: of every file there is one that reads it.
     assert set(tracked(repository)) - names == {'.gitignore'}
     unpacked, = (path for path in tmp_path.iterdir() if path.is_dir())
-    share = f'stereo_bp_ros-{unpacked.name.rpartition("-")[2]}.data/data/share/stereo_bp_ros'
-    modules = {name for name in tracked(repository) if name.startswith('stereo_bp_ros/')}
-    launches = {f'{share}/{name}' for name in tracked(repository)
-                if name.startswith('launch/') and name.endswith('.launch.py')}
+    run(sys.executable, '-c', build, 'wheel', tmp_path, cwd=unpacked)
+    wheel, = tmp_path.glob('*.whl')
+    with zipfile.ZipFile(wheel) as content:
+        held = {entry.filename: entry.file_size for entry in content.infolist()}
+    assert shared(repository).items() <= held.items()
+    share = f'stereo_bp_ros-{unpacked.name.rpartition("-")[2]}.data/data/share'
+    launches = {name for name in tracked(repository) if name.startswith('launch/')}
     assert launches
-    for number, folder in enumerate((sources, unpacked)):
-        target = tmp_path / f'wheel{number}'
-        target.mkdir()
-        run(sys.executable, '-c', build, 'wheel', target, cwd=folder)
-        wheel, = target.glob('*.whl')
-        with zipfile.ZipFile(wheel) as content:
-            held = {entry.filename: entry.file_size for entry in content.infolist()}
-        assert shared(repository).items() <= held.items()
-        assert modules | launches <= held.keys()
+    assert {name for name in tracked(repository) if name.startswith('stereo_bp_ros/')} | {
+        f'{share}/stereo_bp_ros/{name}' for name in (*launches, 'package.xml')} | {
+        f'{share}/ament_index/resource_index/packages/stereo_bp_ros'} <= held.keys()
     python = environment(tmp_path / 'venv')
     run(sys.executable, '-m', 'pip', '--python', python, 'install', '--no-deps', '-q', wheel)
     for name in ('stereo_bp_node', 'stereo_bp'):
@@ -158,6 +155,7 @@ def look(python: pathlib.Path, folder: pathlib.Path) -> str:
                env={name: value for name, value in os.environ.items() if name != 'PYTHONPATH'})
 
 
+@pytest.mark.slow
 def test_an_editable_installation_finds_them_at_the_top_of_the_sources(
         sources: pathlib.Path, tmp_path: pathlib.Path, repository: pathlib.Path) -> None:
     python = environment(tmp_path / 'venv')

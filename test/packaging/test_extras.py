@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
@@ -132,84 +131,51 @@ def test_readme_names_these_extras_and_verbs(repository):
     assert named == {extras: set(verbs) for extras, verbs in COMMANDS.items()}
 
 
-def check_all(stereo_bp, python: pathlib.Path, extras: str) -> None:
+@pytest.mark.slow
+def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
+    for verb in VERBS:
+        done = stereo_bp(plain, verb, '--help')
+        assert (done.returncode, done.stderr) == (0, '')
+        assert done.stdout.startswith(f'usage: stereo_bp {verb} ')
+        needs = f'{verb} cannot run here: it needs rclpy: ' in ' '.join(done.stdout.split())
+        assert needs == (verb in ('replay', 'demo'))
+    assert stereo_bp(plain, 'info').returncode == 0
+    for arguments, extra in (
+            (('match', 'inputs/pair/left.png', 'inputs/pair/right.png'), 'cpu'),
+            (('tune',), 'cpu'), (('evaluate', 'inputs/bag'), 'evaluation'),
+            (('evaluate', 'inputs/pair', '--workers', '2'), 'scale'),
+            (('evaluate', 'inputs/pair', '--sweep', 'levels=1:2', '--trials', '2', '--output',
+              'search'), 'search'),
+            (('benchmark', 'papers', '--output', 'papers'), 'cpu'),
+            (('replay', 'inputs/bag'), 'ros'), (('demo',), 'ros')):
+        done = stereo_bp(plain, *arguments)
+        assert done.returncode == 2
+        assert f"extra '{extra}'" in done.stderr
+        assert done.stderr.count('\n') == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('extras', [
+    'cpu', 'cpu,evaluation', pytest.param('cpu,ros', marks=pytest.mark.ros)])
+def test_an_extra_brings_the_verbs_that_readme_names(request, stereo_bp, install, cpu, tmp_path,
+                                                     extras):
+    python = cpu
+    if extras == 'cpu,evaluation':      # the papers' images
+        (tmp_path / 'data').symlink_to(request.getfixturevalue('data'))
+        python = install('evaluation', cpu)
+    if extras == 'cpu,ros':
+        if sys.version_info[:2] != (3, 11) or os.uname().machine != 'x86_64':
+            pytest.skip('the wheels of ROS 2 are for Python 3.11 on x86_64')
+        python = install('ros', cpu)
+        done = run([str(python), '-m', 'stereo_bp_ros.node.main', '--ros-args', '-p',
+                    'preset:=motorway'])
+        assert 'must be one of' in done.stdout + done.stderr
     for verb, arguments in COMMANDS[extras].items():
         done = stereo_bp(python, verb, *arguments)
         # The demo is held to a rate, which a busy machine may miss.
         assert done.returncode == 0 or (verb == 'demo' and 'Report: ' in done.stdout
                                         and done.returncode == 1), done.stdout + done.stderr
         assert 'Traceback' not in done.stderr
-
-
-#: Runs verbs in one process: prints status, output and errors of each.
-VERBS_IN_TURN = """
-import contextlib, io, json, sys
-from stereo_bp_ros.cli import main
-
-ended = []
-for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()) as out, \\
-            contextlib.redirect_stderr(io.StringIO()) as err:
-        try:
-            status = main.main(arguments)
-        except SystemExit as end:
-            status = end.code
-    ended.append((status, out.getvalue(), err.getvalue()))
-print(json.dumps(ended))
-"""
-
-
-def test_without_an_extra_every_verb_explains_itself(plain, inputs, tmp_path):
-    def in_turn(*commands: list[str]) -> list[tuple[int, str, str]]:
-        done = run([str(plain), '-c', VERBS_IN_TURN, json.dumps(commands)], cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, '')
-        return [tuple(one) for one in json.loads(done.stdout)]
-
-    (tmp_path / 'inputs').symlink_to(inputs)
-    said = dict(zip(VERBS, in_turn(*([verb, '--help'] for verb in VERBS)), strict=True))
-    for verb, (status, text, _) in said.items():
-        assert status == 0
-        assert text.startswith(f'usage: stereo_bp {verb} ')
-    for verb, needed in (('replay', 'rclpy'), ('demo', 'rclpy')):
-        assert f'{verb} cannot run here: it needs {needed}: ' in ' '.join(said[verb][1].split())
-    explained = {
-        ('match', 'inputs/pair/left.png', 'inputs/pair/right.png'): 'cpu', ('tune',): 'cpu',
-        ('evaluate', 'inputs/bag'): 'evaluation',
-        ('evaluate', 'inputs/pair', '--workers', '2'): 'scale',
-        ('evaluate', 'inputs/pair', '--sweep', 'levels=1:2', '--trials', '2', '--output',
-         'search'): 'search',
-        ('benchmark', 'papers', '--output', 'papers'): 'cpu',
-        ('replay', 'inputs/bag'): 'ros', ('demo',): 'ros'}
-    (status, *_), *refused = in_turn(['info'], *map(list, explained))
-    assert status == 0
-    for extra, (status, _, error) in zip(explained.values(), refused, strict=True):
-        assert status == 2
-        assert f"extra '{extra}'" in error
-        assert error.count('\n') == 1
-
-
-@pytest.mark.slow
-def test_the_cpu_extra_runs_the_verbs_that_readme_names(stereo_bp, cpu):
-    check_all(stereo_bp, cpu, 'cpu')
-
-
-@pytest.mark.slow
-def test_the_evaluation_extra_adds_the_verbs_that_readme_names(stereo_bp, install, cpu, data,
-                                                               tmp_path):
-    (tmp_path / 'data').symlink_to(data)        # the papers' images
-    check_all(stereo_bp, install('evaluation', cpu), 'cpu,evaluation')
-
-
-@pytest.mark.ros
-@pytest.mark.slow
-def test_the_ros_extra_adds_the_verbs_and_the_node(stereo_bp, install, cpu):
-    if sys.version_info[:2] != (3, 11) or os.uname().machine != 'x86_64':
-        pytest.skip('the wheels of ROS 2 are for Python 3.11 on x86_64')
-    python = install('ros', cpu)
-    check_all(stereo_bp, python, 'cpu,ros')
-    done = run([str(python), '-m', 'stereo_bp_ros.node.main', '--ros-args', '-p',
-                'preset:=motorway'])
-    assert 'must be one of' in done.stdout + done.stderr
 
 
 @pytest.mark.slow

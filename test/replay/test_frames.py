@@ -54,30 +54,23 @@ def test_every_frame_is_in_one_place(now: dict[str, int], recorded: int, expecte
     assert found['published'] == found['recorded'] + found['lost_from_node']
 
 
-def test_an_image_whose_partner_was_never_sent_is_not_lost() -> None:
+def test_an_image_whose_partner_was_never_sent_is_not_lost_and_what_others_sent_not_counted(
+        ) -> None:
+    """Nor is an image of theirs that waited and was dropped since."""
     found = frames.account({'left': 13, 'right': 12}, 12, told(), told(13, 12, 12, 12))
     assert (found['waiting'], found['lost_in_transport']) == (1, 0)
-
-
-def test_what_a_node_has_done_for_others_is_not_counted() -> None:
-    """Nor is an image of theirs that waited and was dropped since."""
-    before = told(5, 4, 4, 4)
-    found = frames.account(SENT, 12, before, told(17, 16, 16, 16, left_unmatched=1))
+    found = frames.account(SENT, 12, told(5, 4, 4, 4), told(17, 16, 16, 16, left_unmatched=1))
     assert (found['received'], found['published'], found['lost_in_transport']) == (12, 12, 0)
 
 
-def ends(*reports: tuple[float, dict[str, int], int]) -> list[bool]:
-    settling = frames.Settling(SENT, told(), 5.0)
-    return [settling.is_over(*report) for report in reports]
+def test_a_run_is_over_when_all_is_recorded_or_nothing_has_changed_for_long_enough() -> None:
+    def ends(*reports: tuple[float, dict[str, int], int]) -> list[bool]:
+        settling = frames.Settling(SENT, told(), 5.0)
+        return [settling.is_over(*report) for report in reports]
 
-
-def test_a_run_is_over_when_all_is_answered_and_recorded() -> None:
     partly, done = told(12, 12, 12, 11), told(12, 12, 12, 11, pairs_stale=1)
     assert ends((0, partly, 11), (60, partly, 11), (61, done, 10), (62, {**done, 'held': 1}, 11),
                 (63, done, 11)) == [False] * 4 + [True]
-
-
-def test_a_run_with_a_loss_is_over_when_nothing_has_changed_for_long_enough() -> None:
     lost = told(11, 12, 11, 11)
     assert ends((0, told(10, 11, 10, 10), 10), (4, lost, 10), (8, lost, 11), (9, lost, 11),
                 (12.9, lost, 11), (13, lost, 11)) == [False] * 5 + [True]

@@ -67,8 +67,34 @@ def textures(disparity: int, width: int, height: int) -> tuple[np.ndarray, np.nd
     return values[:, :width].copy(), values[:, disparity:].copy()
 
 
-class Camera:
-    """Sends pairs in a thread of its own, as ``settings`` say; one at a time.
+class Periodic:
+    """Calls ``step`` in a thread of its own, in periods that it returns, until it is closed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def step(self) -> float:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            with self.lock:
+                period = self.step()
+            # A machine that is late does not make up for it with a burst.
+            due = max(due + period, time.monotonic() - period)
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+
+
+class Camera(Periodic):
+    """Sends pairs as its settings say; one at a time.
 
     :param client: what publishes: ``test.node.client.Client``.
     :param ledger: is told of each frame before it is sent.
@@ -76,42 +102,24 @@ class Camera:
     """
 
     def __init__(self, client: Any, ledger: Ledger, clock: Callable[[], int]) -> None:
-        self._client = client
-        self._ledger = ledger
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._settings = Settings(running=False)
-        self._stamp = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name='camera', daemon=True)
-        self._thread.start()
+        self._client, self._ledger, self._clock = client, ledger, clock
+        self._settings, self._stamp = Settings(running=False), 0
+        super().__init__()
 
-    def set(self, **changes: Any) -> int:
-        """Be as ever but for these changes; returns the place of the last frame before."""
-        with self._lock:
-            self._settings = dataclasses.replace(Settings(), **changes)
-            return self._ledger.sent
+    def set(self, **changes: Any) -> None:
+        """Be as ever but for these changes."""
+        with self.lock:
+            self._settings = Settings(**changes)
 
     def send(self) -> int:
         """Send one frame now, and return its place."""
-        with self._lock:
+        with self.lock:
             return self._send()
 
-    def close(self) -> None:
-        """End the thread."""
-        self._stopping.set()
-        self._thread.join(5)
-
-    def _run(self) -> None:
-        due = time.monotonic()
-        while not self._stopping.is_set():
-            with self._lock:
-                if self._settings.running:
-                    self._send()
-                period = 1 / self._settings.rate
-            # A machine that is late does not make up for it with a burst.
-            due = max(due + period, time.monotonic() - period)
-            self._stopping.wait(max(0.0, due - time.monotonic()))
+    def step(self) -> float:
+        if self._settings.running:
+            self._send()
+        return 1 / self._settings.rate
 
     def _send(self) -> int:
         settings = self._settings
@@ -125,19 +133,18 @@ class Camera:
         place = self._ledger.send(
             stamps['left'], Shown(disparity, settings.width, settings.height, settings.focal),
             time.monotonic(), sides)
-        for side in SIDES:
-            if settings.infos:
-                self._client.send_info(side, self._info(side, settings), stamps[side])
+        if settings.infos:
+            for side in SIDES:
+                info = self._client.info(
+                    side, settings.info_width or settings.width, settings.height,
+                    focal=settings.focal, baseline=settings.baseline, cx=settings.width / 2)
+                self._client.send_info(side, info, stamps[side])
         for side in sides:
-            self._client.send_image(side, self._image(side, disparity, settings), stamps[side])
+            self._client.send_image(side, self._image(side, disparity), stamps[side])
         return place
 
-    def _info(self, side: str, settings: Settings) -> Any:
-        return self._client.info(side, settings.info_width or settings.width, settings.height,
-                                 focal=settings.focal, baseline=settings.baseline,
-                                 cx=settings.width / 2)
-
-    def _image(self, side: str, disparity: int, settings: Settings) -> Any:
+    def _image(self, side: str, disparity: int) -> Any:
+        settings = self._settings
         pixels = textures(disparity, settings.width, settings.height)[side == 'right']
         if settings.encoding == 'rgb8':
             pixels = np.repeat(pixels[:, :, None], 3, axis=2)
@@ -147,8 +154,8 @@ class Camera:
         return message
 
 
-class SimulatedClock:
-    """/clock of a simulation that can stop, jump and fall silent, in a thread of its own.
+class SimulatedClock(Periodic):
+    """/clock of a simulation that can stop, jump and fall silent.
 
     ``silent``: time goes on, but nothing is published. ``frozen``: it stands still.
 
@@ -158,13 +165,9 @@ class SimulatedClock:
     def __init__(self, node: Any) -> None:
         from rosgraph_msgs.msg import Clock
         self._kind, self._publisher = Clock, node.create_publisher(Clock, '/clock', 10)
-        self._lock = threading.Lock()
-        self._time = time.time_ns()
-        self._at = time.monotonic_ns()
+        self._time, self._at = time.time_ns(), time.monotonic_ns()
         self.silent = self.frozen = False
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name='clock', daemon=True)
-        self._thread.start()
+        super().__init__()
 
     def now_ns(self) -> int:
         """The time that was published last, or would have been."""
@@ -172,24 +175,18 @@ class SimulatedClock:
 
     def jump(self, seconds: float) -> None:
         """Go ahead or back by so much, and publish it."""
-        with self._lock:
+        with self.lock:
             self._time += int(seconds * 1e9)
             self._publish()
 
-    def close(self) -> None:
-        """End the thread."""
-        self._stopping.set()
-        self._thread.join(5)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(CLOCK_PERIOD):
-            with self._lock:
-                now = time.monotonic_ns()
-                if not self.frozen:
-                    self._time += now - self._at
-                self._at = now
-                if not self.silent:
-                    self._publish()
+    def step(self) -> float:
+        now = time.monotonic_ns()
+        if not self.frozen:
+            self._time += now - self._at
+        self._at = now
+        if not self.silent:
+            self._publish()
+        return CLOCK_PERIOD
 
     def _publish(self) -> None:
         message = self._kind()

@@ -7,11 +7,13 @@ import dataclasses
 import os
 import pathlib
 import random
+import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from test.node.client import Status
 from test.node.processes import LIMIT
 from test.soak.rig import MIN_WAIT, Rig, Violation, subscribing_process
 
@@ -21,6 +23,12 @@ ANNOUNCED = 3.0
 
 #: What a fault does, until the context is left.
 Lasting = Callable[[Rig, random.Random], contextlib.AbstractContextManager[None]]
+
+
+def lasting(generator: Callable[..., Iterator[None]]) -> Callable[..., Lasting]:
+    """Make ``f(rig, draw, ...)`` a context that is called in two steps, the others first."""
+    context = contextlib.contextmanager(generator)
+    return lambda *options, **named: lambda rig, draw: context(rig, draw, *options, **named)
 
 
 class Span(NamedTuple):
@@ -54,7 +62,7 @@ class Fault:
     loses:    messages may be lost on the way: an end was not there all the time.
     beside:   may last beside another fault of the same rig, whose outcome it does not change.
     alone:    no other may last beside it.
-    shown:    where results go on and nothing is said: whether it has taken place at all.
+    shown:    tells whether it has taken place, where nothing else does.
     needs:    returns why it cannot be tried on this machine, '' where it can.
     """
 
@@ -73,74 +81,68 @@ class Fault:
     shown: Shown = lambda rig, span: ''
     needs: Callable[[], str] = lambda: ''
 
+    def is_named_in(self, report: Status) -> bool:
+        """Whether this report of the status in ``says`` has its words."""
+        return bool(self.says and re.search(self.says[1], report.message))
+
 
 def results(**wanted: Any) -> Shown:
     """A result came of a pair that shows this."""
     def missing(rig: Rig, span: Span) -> str:
-        found = rig.ledger.shown_between(span.first, span.last)
-        has_one = any(getattr(one, name) == value for one in found
-                      for name, value in wanted.items())
-        return '' if has_one else f'no result has {wanted}'
+        shown = [one._asdict() for one in rig.ledger.shown_between(span.first, span.last)]
+        return '' if any(wanted.items() <= one.items() for one in shown) else (
+            f'no result has {wanted}')
     return missing
 
 
 def told(text: str) -> Shown:
     """A value of the status of the input had this text."""
     def missing(rig: Rig, span: Span) -> str:
-        found = rig.find_status('input', lambda status: any(
+        status = rig.find_status('input', lambda status: any(
             text in value for value in status.values.values()), span.reports)
-        return '' if found else f'no status has {text}'
+        return '' if status else f'no status has {text}'
     return missing
 
 
 def sent_faster_than(rate: float) -> Shown:
     """Frames were sent at a rate, per second, if there was a core for who sends them."""
     def missing(rig: Rig, span: Span) -> str:
-        found = rig.ledger.rate_between(span.first, span.last)
+        sent = rig.ledger.rate_between(span.first, span.last)
         is_busy = rig.waits.since(span.since) > MIN_WAIT
-        return '' if found > rate or is_busy else f'{found:.0f} frames a second were sent'
+        return '' if sent > rate or is_busy else f'{sent:.0f} frames a second were sent'
     return missing
 
 
-def shown_by_itself(rig: Rig, span: Span) -> str:
-    """``lasting`` looks for it, and raises a Violation."""
-    return ''
-
-
-def camera(**settings: Any) -> Lasting:
+@lasting
+def camera(rig: Rig, draw: random.Random, **settings: Any) -> Iterator[None]:
     """The camera has these settings."""
-    @contextlib.contextmanager
-    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
-        rig.camera.set(**settings)
-        yield
-    return lasting
+    rig.camera.set(**settings)
+    yield
 
 
-def parameters(*choices: tuple[str, Any]) -> Lasting:
+@lasting
+def parameters(rig: Rig, draw: random.Random, *choices: tuple[str, Any]) -> Iterator[None]:
     """One of these parameters has its value, and is then what it was."""
-    @contextlib.contextmanager
-    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
-        name, value = draw.choice(choices)
-        before = rig.get_parameters(name)[name]
-        _set(rig, name, value)
-        yield
-        _set(rig, name, before)
-    return lasting
+    name, value = draw.choice(choices)
+    before = rig.get_parameters(name)[name]
+    _set(rig, name, value)
+    yield
+    _set(rig, name, before)
 
 
 def _set(rig: Rig, name: str, value: Any) -> None:
     result, = rig.set_parameters(**{name: value})
     if not result.successful:
         raise Violation(f'{name} {value} was refused: {result.reason}')
-    if (found := rig.get_parameters(name)[name]) != value:
-        raise Violation(f'{name} was set to {value}, and is {found}')
-    key = {'stereo_algorithm': 'algorithm', 'disparity_range': 'disparities'}.get(name)
-    if key:
-        expected = f'0 to {value - 1}' if name == 'disparity_range' else value
-        rig.wait_for_status('device', lambda status: status.values.get(key) == expected)
+    if (current := rig.get_parameters(name)[name]) != value:
+        raise Violation(f'{name} was set to {value}, and is {current}')
+    if name == 'disparity_range':
+        value = f'0 to {value - 1}'
+    if key := {'stereo_algorithm': 'algorithm', 'disparity_range': 'disparities'}.get(name):
+        rig.wait_for_status('device', lambda status: status.values.get(key) == value)
 
 
-@contextlib.contextmanager
+@lasting
 def refused_parameters(rig: Rig, draw: random.Random) -> Iterator[None]:
     """Values that are no values are refused, with the reason."""
     for name, value in (('disparity_range', 0), ('correlation_window_size', 4),
@@ -151,25 +153,21 @@ def refused_parameters(rig: Rig, draw: random.Random) -> Iterator[None]:
     yield
 
 
-def transitions(*names: str) -> Lasting:
-    """The node goes through the first half of these, and afterwards through the others."""
-    @contextlib.contextmanager
-    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
-        half = len(names) // 2
-        _change_states(rig, names[:half])
-        yield
-        _change_states(rig, names[half:])
-        rig.wait_until_connected()
-    return lasting
+@lasting
+def transitions(rig: Rig, draw: random.Random, there: Sequence[str], back: Sequence[str]
+                ) -> Iterator[None]:
+    """The node goes through these, and afterwards through the others."""
+    def go(names: Sequence[str]) -> None:
+        for name in names:
+            if not rig.change_state(name):
+                raise Violation(f'{name} failed')
+    go(there)
+    yield
+    go(back)
+    rig.wait_until_connected()
 
 
-def _change_states(rig: Rig, names: tuple[str, ...]) -> None:
-    for name in names:
-        if not rig.change_state(name):
-            raise Violation(f'{name} failed')
-
-
-@contextlib.contextmanager
+@lasting
 def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
     """Nobody wants a result."""
     rig.camera.set(running=False)
@@ -192,32 +190,28 @@ def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
     rig.wait_until_known()
 
 
-@contextlib.contextmanager
-def subscriber_hangs(rig: Rig, draw: random.Random) -> Iterator[None]:
-    """A reliable subscriber receives, is stopped, and goes on."""
-    with subscribing_process(rig) as process:
+@lasting
+def hanging_subscriber(rig: Rig, draw: random.Random, dies: bool) -> Iterator[None]:
+    """A reliable subscriber receives and is stopped; it goes on, or is killed so."""
+    with contextlib.ExitStack() as stack:
+        process = stack.enter_context(subscribing_process(rig))
         _stop(process.pid)
+        if dies:
+            rig.wait_for_frames(20)
+            stack.close()
+            yield
+            return
         yield
         if not is_stopped(process.pid):
             raise Violation('the subscriber does not hang')
         process.send_signal(signal.SIGCONT)
 
 
-@contextlib.contextmanager
-def subscriber_dies_hanging(rig: Rig, draw: random.Random) -> Iterator[None]:
-    """A reliable subscriber receives, is stopped, and is killed so."""
-    with subscribing_process(rig) as process:
-        _stop(process.pid)
-        rig.wait_for_frames(20)
-    yield
-
-
-@contextlib.contextmanager
-def subscriber_does_not_fit(rig: Rig, draw: random.Random) -> Iterator[None]:
+@lasting
+def misfit_subscribes(rig: Rig, draw: random.Random) -> Iterator[None]:
     """A subscription asks for more than the publisher offers."""
     from rclpy.qos import DurabilityPolicy, QoSProfile
     from stereo_msgs.msg import DisparityImage
-
     latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     other = rig.node.create_subscription(DisparityImage, 'disparity', print, latched)
     try:
@@ -226,11 +220,10 @@ def subscriber_does_not_fit(rig: Rig, draw: random.Random) -> Iterator[None]:
         rig.node.destroy_subscription(other)
 
 
-@contextlib.contextmanager
+@lasting
 def namesake(rig: Rig, draw: random.Random) -> Iterator[None]:
     """Another node has the name of this one."""
     import rclpy
-
     other = rclpy.create_node('stereo_bp', context=rig.context, namespace=rig.namespace,
                               start_parameter_services=False)
     try:
@@ -239,7 +232,7 @@ def namesake(rig: Rig, draw: random.Random) -> Iterator[None]:
         other.destroy_node()
 
 
-@contextlib.contextmanager
+@lasting
 def stopped(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The process is stopped, and goes on."""
     _stop(rig.process.pid)
@@ -275,64 +268,63 @@ def is_stopped(pid: int) -> bool:
     return states == {'T'}
 
 
-def ended(number: signal.Signals, status: int) -> Lasting:
+@lasting
+def ended(rig: Rig, draw: random.Random, number: signal.Signals, status: int) -> Iterator[None]:
     """The process ends by a signal with an exit status, and another one is started."""
-    @contextlib.contextmanager
-    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
-        got = rig.kill(number)
-        if got != status:
-            raise Violation(f'the exit status after {number.name} is {got}, not {status}')
+    got = rig.kill(number)
+    if got != status:
+        raise Violation(f'the exit status after {number.name} is {got}, not {status}')
+    yield
+    rig.start()
+
+
+@lasting
+def clock_is_silent(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """Time goes on without a message of /clock."""
+    rig.clock.silent = True
+    try:
         yield
-        rig.start()
-    return lasting
+    finally:
+        rig.clock.silent = False
+    rig.wait_until_known()
 
 
-def clock(**flags: bool) -> Lasting:
-    """/clock has these flags of ``SimulatedClock``."""
-    @contextlib.contextmanager
-    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
-        assert rig.simulated is not None
-        for name, value in flags.items():
-            setattr(rig.simulated, name, value)
-        try:
-            if 'frozen' in flags:
-                rig.camera.set(running=False)
-                for _ in range(3):
-                    status = rig.status('input')
-                    if status.level:
-                        raise Violation(f'a pause is called wrong: {status.message}')
-            at = rig.simulated.now_ns()
-            yield
-            if 'frozen' in flags and rig.simulated.now_ns() != at:
-                raise Violation('the simulation goes on')
-        finally:
-            for name, value in flags.items():
-                setattr(rig.simulated, name, not value)
-        rig.wait_until_known()
-    return lasting
-
-
-def jump(least: float, most: float) -> Lasting:
-    """/clock jumps by some seconds, and the camera with it; back from the last image."""
-    @contextlib.contextmanager
-    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
-        assert rig.simulated is not None
+@lasting
+def paused(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """The simulated time stands still, and nothing is sent."""
+    rig.clock.frozen = True
+    try:
         rig.camera.set(running=False)
-        stopped = time.monotonic()
-        rig.settled()
-        seconds = draw.uniform(least, most)
-        # Simulated time has gone on: a shorter jump back would take no stamp back.
-        before = rig.simulated.now_ns()
-        rig.simulated.jump(seconds - (time.monotonic() - stopped) if seconds < 0 else seconds)
-        if abs(rig.simulated.now_ns() - before) < min(abs(least), abs(most)) * 1e9:
-            raise Violation('the simulated clock has not jumped')
-        rig.wait_until_known()
-        rig.camera.set()
+        for status in (rig.status('input') for _ in range(3)):
+            if status.level:
+                raise Violation(f'a pause is called wrong: {status.message}')
+        at = rig.clock.now_ns()
         yield
-    return lasting
+        if rig.clock.now_ns() != at:
+            raise Violation('the simulation goes on')
+    finally:
+        rig.clock.frozen = False
+    rig.wait_until_known()
 
 
-NAMED = ('Nothing is published. The cause is named until it ends.')
+@lasting
+def jump(rig: Rig, draw: random.Random, least: float, most: float) -> Iterator[None]:
+    """/clock jumps by some seconds, and the camera with it; back from the last image."""
+    rig.camera.set(running=False)
+    begun = time.monotonic()
+    rig.settled()
+    seconds = draw.uniform(least, most)
+    # Simulated time has gone on: a shorter jump back would take no stamp back.
+    before = rig.clock.now_ns()
+    rig.clock.jump(seconds - (time.monotonic() - begun) if seconds < 0 else seconds)
+    if abs(rig.clock.now_ns() - before) < min(abs(least), abs(most)) * 1e9:
+        raise Violation('the simulated clock has not jumped')
+    rig.wait_until_known()
+    rig.camera.set()
+    yield
+
+
+NAMED = 'Nothing is published. The cause is named until it ends.'
 ON_TIME = 'Results go on.'
 
 CAMERA_FAULTS = (
@@ -376,32 +368,29 @@ NODE_FAULTS = (
     Fault('a parameter changes', ON_TIME, parameters(
         ('uniqueness_ratio', 5.0), ('speckle_size', 20), ('disp12_max_diff', 2),
         ('texture_threshold', 10), ('median_window_size', 3), ('jump_threshold', 2.0)),
-        beside=True, shown=shown_by_itself),
+        beside=True),
     Fault('a parameter calls for a new engine', 'Results go on; the old engine serves until the '
           'new one is built.', parameters(
               ('disparity_range', 48), ('stereo_algorithm', 'bp'), ('num_threads', 1)),
-          beside=True, shown=shown_by_itself),
-    Fault('a parameter is refused', ON_TIME, refused_parameters, beside=True,
-          shown=shown_by_itself),
+          beside=True),
+    Fault('a parameter is refused', ON_TIME, refused_parameters(), beside=True),
     Fault('deactivate and activate', 'Nothing is published meanwhile.',
-          transitions('deactivate', 'activate'), results=False, loses=True,
+          transitions(['deactivate'], ['activate']), results=False, loses=True,
           says=('input', '^inactive$')),
     Fault('cleanup and configure', 'Nothing is published meanwhile.',
-          transitions('deactivate', 'cleanup', 'configure', 'activate'), results=False,
+          transitions(['deactivate', 'cleanup'], ['configure', 'activate']), results=False,
           loses=True, says=('input', '^unconfigured$')),
     Fault('nobody subscribes', 'Nothing is computed, and the node says that it is idle.',
-          no_subscribers, results=False, loses=True, alone=True,
+          no_subscribers(), results=False, loses=True, alone=True,
           says=('input', '^idle: no subscribers$')),
-    Fault('a subscriber hangs', ON_TIME, subscriber_hangs, frames=60, beside=True,
-          shown=shown_by_itself),
-    Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging, beside=True,
-          shown=shown_by_itself),
-    Fault('a subscriber does not fit', ON_TIME, subscriber_does_not_fit,
+    Fault('a subscriber hangs', ON_TIME, hanging_subscriber(dies=False), frames=60, beside=True),
+    Fault('a subscriber hangs and dies', ON_TIME, hanging_subscriber(dies=True), beside=True),
+    Fault('a subscriber does not fit', ON_TIME, misfit_subscribes(),
           says=('input', 'incompatible QoS')),
-    Fault('a second node has the name', ON_TIME, namesake,
+    Fault('a second node has the name', ON_TIME, namesake(),
           says=('device', '2 nodes are named')),
-    Fault('the node is stopped for a while', 'Nothing old is published afterwards.', stopped,
-          results=None, frames=80, shown=shown_by_itself),
+    Fault('the node is stopped for a while', 'Nothing old is published afterwards.', stopped(),
+          results=None, frames=80),
     Fault('the node is killed', 'The next one publishes.', ended(signal.SIGKILL, -signal.SIGKILL),
           results=False, restarts=True),
     Fault('the node is interrupted', 'It ends with status 0, and the next one publishes.',
@@ -409,14 +398,13 @@ NODE_FAULTS = (
 )
 
 CLOCK_FAULTS = (
-    Fault('/clock falls silent', NAMED, clock(silent=True), rig='rear', results=None,
+    Fault('/clock falls silent', NAMED, clock_is_silent(), rig='rear', results=None,
           says=('input', 'ahead of this clock'), frames=40),
     Fault('the simulation is paused', 'Nothing is published, and nothing is called wrong.',
-          clock(frozen=True), rig='rear', results=False, frames=0,
-          shown=shown_by_itself),
+          paused(), rig='rear', results=False, frames=0),
     Fault('the simulation starts over', 'Results go on, and the jump is counted.',
           jump(-60.0, -5.0), rig='rear', says=('input', 'stamps went back'), once=True),
-    Fault('/clock jumps ahead', ON_TIME, jump(5.0, 300.0), rig='rear', shown=shown_by_itself),
+    Fault('/clock jumps ahead', ON_TIME, jump(5.0, 300.0), rig='rear'),
     Fault('the second camera is killed', 'The first camera is not disturbed.',
           ended(signal.SIGKILL, -signal.SIGKILL), rig='rear', results=False, restarts=True),
 )

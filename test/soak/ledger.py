@@ -9,13 +9,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import itertools
 import pathlib
-import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,14 +40,8 @@ DRAWS, MIN_VALUES = 4000, 8
 _SEED = 20100702
 
 
-@dataclasses.dataclass(frozen=True)
-class Shown:
-    """What a pair shows.
-
-    disparity: pixels, the same everywhere.
-    width, height: of the images.
-    focal:     pixels, of the camera_info with the stamp of the images.
-    """
+class Shown(NamedTuple):
+    """What a pair shows: its disparity, of all pixels, and the focal length of camera_info."""
 
     disparity: int
     width: int
@@ -57,12 +49,11 @@ class Shown:
     focal: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """What a result says.
 
     disparity: median of its valid pixels; agreement: part of these within ``TOLERANCE`` of it.
-    valid:     valid pixels, of all.
+    valid:     part of all pixels.
     """
 
     disparity: float
@@ -73,8 +64,7 @@ class Found:
     focal: float
 
 
-@dataclasses.dataclass(frozen=True)
-class _Sent:
+class _Sent(NamedTuple):
     place: int
     at: float
     shown: Shown
@@ -95,19 +85,13 @@ class Ledger:
         self._lock = threading.Lock()
         self._sent: collections.OrderedDict[int, _Sent] = collections.OrderedDict()
         self._violations: list[str] = []
-        self._last = 0
         self._forbidden: dict[int, str] = {}
         self._results: collections.deque[_Sent] = collections.deque(maxlen=REMEMBERED)
         self._times: collections.deque[tuple[int, float]] = collections.deque(maxlen=REMEMBERED)
-        #: Frames sent and results received since the beginning.
-        self.sent = self.delivered = 0
+        #: Frames sent, results received, and the place of the latest frame that has one.
+        self.sent = self.delivered = self.last = 0
         #: Images sent on each side.
         self.images = dict.fromkeys(SIDES, 0)
-
-    @property
-    def last(self) -> int:
-        """Place of the frame of the latest result; 0 = none yet."""
-        return self._last
 
     def send(self, stamp_ns: int, shown: Shown, now: float, sides: tuple[str, ...] = SIDES
              ) -> int:
@@ -144,37 +128,32 @@ class Ledger:
                 self._violations.append(f'a result has the stamp {stamp_ns}, which was not sent')
                 return
             self._violations += self._wrong(sent, found, now)
-            self._last = max(self._last, sent.place)
+            self.last = max(self.last, sent.place)
             self._results.append(sent)
 
     def _wrong(self, sent: _Sent, found: Found, now: float) -> list[str]:
-        frame, shown = f'frame {sent.place}', sent.shown
+        shown, age = sent.shown, now - sent.at
         wrong = []
-        if sent.place == self._last:
-            wrong.append(f'{frame}: published twice')
-        elif sent.place < self._last:
-            wrong.append(f'{frame}: stale, published after frame {self._last}')
-        if now - sent.at > self._longest_age and (
-                now - sent.at > self._longest_age + self._excused(sent.at)):
-            wrong.append(f'{frame}: stale, published {now - sent.at:.1f} s after it was sent')
+        if sent.place == self.last:
+            wrong.append('published twice')
+        elif sent.place < self.last:
+            wrong.append(f'stale, published after frame {self.last}')
+        if age > self._longest_age and age > self._longest_age + self._excused(sent.at):
+            wrong.append(f'stale, published {age:.1f} s after it was sent')
         if sent.place in self._forbidden:
-            wrong.append(f'{frame}: stale, published although {self._forbidden[sent.place]}')
+            wrong.append(f'stale, published although {self._forbidden[sent.place]}')
         if (found.width, found.height) != (shown.width, shown.height):
-            wrong.append(f'{frame}: {found.width} x {found.height}, sent were '
+            wrong.append(f'{found.width} x {found.height}, sent were '
                          f'{shown.width} x {shown.height}')
         if found.focal != shown.focal:
-            wrong.append(f'{frame}: mixed, f is {found.focal:g}, sent was {shown.focal:g}')
+            wrong.append(f'mixed, f is {found.focal:g}, sent was {shown.focal:g}')
         if found.valid < MIN_VALID:
-            wrong.append(f'{frame}: {100 * found.valid:.0f} % of its pixels are valid')
+            wrong.append(f'{100 * found.valid:.0f} % of its pixels are valid')
         elif abs(found.disparity - shown.disparity) > TOLERANCE or found.agreement < AGREEMENT:
-            wrong.append(f'{frame}: mixed, its disparity is {found.disparity:.1f} in '
+            wrong.append(f'mixed, its disparity is {found.disparity:.1f} in '
                          f'{100 * found.agreement:.0f} % of the pixels, shown was '
                          f'{shown.disparity}')
-        return wrong
-
-    def delivered_between(self, first: int, last: int) -> int:
-        """Results of frames at these places, both included."""
-        return len(self.shown_between(first, last))
+        return [f'frame {sent.place}: {text}' for text in wrong]
 
     def shown_between(self, first: int, last: int) -> list[Shown]:
         """What the frames at these places show that have a result."""
@@ -185,8 +164,7 @@ class Ledger:
         """Frames a second by the median time from one at these places to the next; 0 of one."""
         with self._lock:
             times = [at for place, at in self._times if first <= place <= last]
-        return 1 / statistics.median(
-            later - at for at, later in itertools.pairwise(times)) if len(times) > 1 else 0.0
+        return 1 / float(np.median(np.diff(times))) if len(times) > 1 else 0.0
 
     def take_violations(self) -> list[str]:
         """What was wrong since this was last asked."""
@@ -195,8 +173,7 @@ class Ledger:
             return taken
 
 
-@dataclasses.dataclass(frozen=True)
-class Totals:
+class Totals(NamedTuple):
     """Counts of one moment: what the node says, and what this end has sent and received."""
 
     node: Mapping[str, int]
@@ -267,9 +244,10 @@ class Waits:
 class Trend:
     """A slope, per hour, over all runs of a process.
 
-    interval: of the slope, both ends per hour.
+    interval: of the slope, both ends per hour, with the confidence ``share``.
     change:   slope times the time that was watched.
     allowed:  change that counts as none: pages and threads come in grains.
+    grows:    the whole interval is above 0, and the change more than the grain.
     """
 
     values: int
@@ -278,15 +256,8 @@ class Trend:
     interval: tuple[float, float]
     change: float
     allowed: float
-
-    @property
-    def grows(self) -> bool:
-        """Whether the whole interval is above 0, and the change more than the grain."""
-        return self.interval[0] > 0 and self.change > self.allowed
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**dataclasses.asdict(self), 'share': SHARE, 'grows': self.grows}
+    share: float
+    grows: bool
 
 
 def trend(runs: Sequence[Sequence[tuple[float, float]]], allowed: float) -> Trend | None:
@@ -295,27 +266,24 @@ def trend(runs: Sequence[Sequence[tuple[float, float]]], allowed: float) -> Tren
     The interval is by resampling blocks of residuals, as a neighbour in time resembles its
     neighbours. None with fewer than ``MIN_VALUES`` values.
     """
-    runs = [run for run in runs if len(run) > 2]
-    times = [np.array([hours for hours, _ in run]) for run in runs]
-    count = sum(map(len, runs))
-    if count < MIN_VALUES or not any(np.ptp(t) for t in times):
+    arrays = [np.array(run) for run in runs if len(run) > 2]
+    count, hours = sum(map(len, arrays)), sum(float(np.ptp(run[:, 0])) for run in arrays)
+    if count < MIN_VALUES or not hours:
         return None
-    levels = [np.array([value for _, value in run]) for run in runs]
-    t = np.concatenate([one - one.mean() for one in times])
-    y = np.concatenate([one - one.mean() for one in levels])
-    spread = float(t @ t)
+    t, y = np.concatenate([run - run.mean(axis=0) for run in arrays]).T
+    spread = t @ t
     slope = float(t @ y / spread)
     residuals = y - slope * t
     block = max(2, round(count ** (1 / 3)))
-    random = np.random.default_rng(_SEED)
-    starts = random.integers(0, count, (DRAWS, -(-count // block)))
+    starts = np.random.default_rng(_SEED).integers(0, count, (DRAWS, -(-count // block)))
     places = (starts[:, :, None] + np.arange(block)).reshape(DRAWS, -1)[:, :count] % count
     # Two degrees of freedom, and one for each further run, are in the fit.
-    free = max(1, count - 1 - len(runs))
+    free = max(1, count - 1 - len(arrays))
     slopes = slope + (residuals[places] @ t / spread) * np.sqrt(count / free)
-    low, high = np.quantile(slopes, ((1 - SHARE) / 2, (1 + SHARE) / 2))
-    hours = sum(float(np.ptp(one)) for one in times)
-    return Trend(count, hours, slope, (float(low), float(high)), slope * hours, allowed)
+    low, high = map(float, np.quantile(slopes, ((1 - SHARE) / 2, (1 + SHARE) / 2)))
+    change = slope * hours
+    return Trend(count, hours, slope, (low, high), change, allowed, SHARE,
+                 grows=low > 0 and change > allowed)
 
 
 def settled(run: Sequence[tuple[float, float]], warm_up: float) -> list[tuple[float, float]]:

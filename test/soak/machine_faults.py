@@ -22,7 +22,7 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.engines import cache
 from test.node.processes import LIMIT, running_node
 from test.soak import rig as rigs
-from test.soak.faults import Fault, shown_by_itself
+from test.soak.faults import Fault, lasting
 from test.soak.rig import Rig, Violation, peer_process
 
 #: In the environment of a soak that has a mount namespace of its own.
@@ -68,7 +68,7 @@ def _needs_memory_controller() -> str:
     return ''
 
 
-@contextlib.contextmanager
+@lasting
 def little_shared_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The node starts with 8 MiB of /dev/shm left."""
     rig.kill(signal.SIGINT)
@@ -79,7 +79,7 @@ def little_shared_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
     rig.start()
 
 
-@contextlib.contextmanager
+@lasting
 def full_shared_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
     """Not a page of /dev/shm is left for a node that runs."""
     with _ballast(0):
@@ -95,25 +95,20 @@ def _ballast(left: int) -> Iterator[None]:
     ballast, stopping = transport.SHARED_MEMORY / 'soak_ballast', threading.Event()
 
     def room() -> int:
-        found = os.statvfs(ballast.parent)
-        return found.f_bavail * found.f_frsize
+        return shutil.disk_usage(ballast.parent).free
 
     def fill() -> None:
         with open(ballast, 'wb') as file:
-            while True:
+            while not stopping.wait(0.02):
                 more = room() - left
                 # Another process may be faster.
                 with contextlib.suppress(OSError):
                     if more > 0:
                         os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, more)
-                filled.set()
-                if stopping.wait(0.02):
-                    return
 
-    filled, thread = threading.Event(), threading.Thread(target=fill, name='ballast', daemon=True)
+    thread = threading.Thread(target=fill, name='ballast', daemon=True)
     thread.start()
     try:
-        filled.wait()
         end = time.monotonic() + LIMIT
         while room() > left:
             if time.monotonic() > end:
@@ -132,7 +127,7 @@ def _copy_if_there(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-@contextlib.contextmanager
+@lasting
 def full_disk(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The cache of compiled code lies on a disk without a byte left."""
     rig.kill(signal.SIGINT)
@@ -157,36 +152,31 @@ def full_disk(rig: Rig, draw: random.Random) -> Iterator[None]:
     rig.start()
 
 
-@contextlib.contextmanager
+@lasting
 def little_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The node may take hardly more memory than it has."""
     rig.kill(signal.SIGINT)
     group = CGROUPS / f'stereo_bp_soak_{os.getpid()}'
     group.mkdir()
     try:
-        rig.start(before_waiting=lambda node: _write(
-            group / 'cgroup.procs', str(node.process.pid)))
+        rig.start(before_waiting=lambda node: (group / 'cgroup.procs').write_text(
+            str(node.process.pid)))
         rig.camera.set()
         rig.wait_for_frames(60)
-        taken = int((group / 'memory.current').read_text(encoding='ascii'))
-        _write(group / 'memory.max', str(taken + MARGIN))
+        taken = int((group / 'memory.current').read_text())
+        (group / 'memory.max').write_text(str(taken + MARGIN))
         yield
-        events = dict(line.split() for line in (group / 'memory.events').read_text(
-            encoding='ascii').splitlines())
+        events = dict(line.split() for line in (group / 'memory.events').read_text().splitlines())
         if int(events['oom_kill']):
             raise Violation(f'a process was killed for want of memory: {events}')
     finally:
-        _write(group / 'memory.max', 'max')
+        (group / 'memory.max').write_text('max')
         rig.kill(signal.SIGINT)
         group.rmdir()
     rig.start()
 
 
-def _write(path: pathlib.Path, text: str) -> None:
-    path.write_text(text, encoding='ascii')
-
-
-@contextlib.contextmanager
+@lasting
 def ends_beside_dead_peers(rig: Rig, draw: random.Random) -> Iterator[None]:
     """A third node ends, and another one, as often as the command line says."""
     statuses = collections.Counter(_end(rig) for _ in range(rig.ends))
@@ -210,14 +200,14 @@ def _end(rig: Rig) -> int:
 
 MACHINE_FAULTS = (
     Fault('a node ends beside dead peers', 'It ends with status 0, --ends times.',
-          ends_beside_dead_peers, shown=shown_by_itself),
-    Fault('little shared memory', 'Results come by UDP, and that is said.', little_shared_memory,
-          rig='rear', restarts=True, needs=_needs_private,
+          ends_beside_dead_peers()),
+    Fault('little shared memory', 'Results come by UDP, and that is said.',
+          little_shared_memory(), rig='rear', restarts=True, needs=_needs_private,
           says=('input', 'going on with UDP alone')),
     Fault('shared memory is full', 'Results go on: a process takes its part when it starts.',
-          full_shared_memory, frames=60, shown=shown_by_itself, needs=_needs_private),
-    Fault('the disk is full', 'Compiled code is read, and results go on.', full_disk, rig='rear',
-          restarts=True, shown=shown_by_itself, needs=_needs_private),
-    Fault('little memory', 'Results go on: a frame takes no new memory.', little_memory,
-          rig='rear', restarts=True, shown=shown_by_itself, needs=_needs_memory_controller),
+          full_shared_memory(), frames=60, needs=_needs_private),
+    Fault('the disk is full', 'Compiled code is read, and results go on.', full_disk(),
+          rig='rear', restarts=True, needs=_needs_private),
+    Fault('little memory', 'Results go on: a frame takes no new memory.', little_memory(),
+          rig='rear', restarts=True, needs=_needs_memory_controller),
 )

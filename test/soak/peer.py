@@ -11,32 +11,21 @@ import sys
 import time
 
 from test.node.client import Client
-from test.soak.camera import textures
+from test.soak.camera import HEIGHT, WIDTH, textures
 
-#: Of the images, pixels, and seconds from one pair to the next.
-WIDTH, HEIGHT, PERIOD = 96, 64, 1 / 15
+PERIOD_S = 1 / 15
 
-
-def main() -> None:
-    """Run until a signal ends it."""
+if __name__ == '__main__':
     namespace, *sends = sys.argv[1:]
-    with contextlib.closing(Client(int(os.environ['ROS_DOMAIN_ID']), ('disparity',),
-                                   namespace=namespace)) as client:
-        images = {side: client.image(pixels) for side, pixels in zip(
-            ('left', 'right'), textures(5, WIDTH, HEIGHT), strict=True)}
+    with contextlib.suppress(KeyboardInterrupt), contextlib.closing(Client(
+            int(os.environ['ROS_DOMAIN_ID']), ('disparity',), namespace=namespace)) as client:
+        images = textures(5, WIDTH, HEIGHT)
         told = False
         while True:
-            stamp = client.now_ns()
-            for side, image in images.items() if sends else ():
-                client.send_info(side, client.info(side, WIDTH, HEIGHT), stamp)
-                client.send_image(side, image, stamp)
+            if sends:
+                client.send_frame(*images)
             if client.received['disparity'] and not told:
                 told = True
                 print('received', flush=True)
             client.received['disparity'].clear()
-            time.sleep(PERIOD)
-
-
-if __name__ == '__main__':
-    with contextlib.suppress(KeyboardInterrupt):
-        main()
+            time.sleep(PERIOD_S)

@@ -6,7 +6,6 @@ import collections
 import contextlib
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -62,9 +61,8 @@ class Rig(Client):
         self.domain, self.directory = domain, directory
         self.parameters = {**PARAMETERS, 'backend': backend}
         self.ledger = Ledger(MAX_AGE, self.waits.since)
-        self.simulated = SimulatedClock(self.node) if sim_time else None
-        self.camera = Camera(self, self.ledger,
-                             self.simulated.now_ns if self.simulated else self.now_ns)
+        self.clock: Any = SimulatedClock(self.node) if sim_time else None
+        self.camera = Camera(self, self.ledger, self.clock.now_ns if sim_time else self.now_ns)
         self._running = contextlib.ExitStack()
         self._ends: set[tuple[int, ...]] = set()
         #: Ends of nodes in one trial of them, and the exit statuses of all nodes that have ended.
@@ -115,7 +113,7 @@ class Rig(Client):
         """Start the node and wait until it is active and everything has found everything."""
         self.before = None
         node = self._running.enter_context(running_node(
-            self.directory, {**self.parameters, 'use_sim_time': bool(self.simulated)},
+            self.directory, {**self.parameters, 'use_sim_time': bool(self.clock)},
             *(['-r', f'__ns:={self.namespace}'] if self.namespace else []), wait='', code=NODE,
             domain=self.domain, environment=environment,
             qos=session.reliable_overrides(self.namespace, depth=500)))
@@ -145,14 +143,13 @@ class Rig(Client):
         self._ends = set().union(*self._subscriptions())
 
     def _subscriptions(self) -> list[set[tuple[int, ...]]]:
-        return [self.subscriptions_to(publisher.topic_name)
-                for publisher in (*self.image_publishers.values(),
-                                  *self.info_publishers.values())]
+        publishers = (*self.image_publishers.values(), *self.info_publishers.values())
+        return [self.subscriptions_to(publisher.topic_name) for publisher in publishers]
 
     def subscriptions_to(self, topic: str) -> set[tuple[int, ...]]:
         """The ends that this one knows, dead ones that are not missed yet included."""
-        return {tuple(end.endpoint_gid)
-                for end in self.node.get_subscriptions_info_by_topic(topic)}
+        ends = self.node.get_subscriptions_info_by_topic(topic)
+        return {tuple(end.endpoint_gid) for end in ends}
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -173,8 +170,8 @@ class Rig(Client):
     def close(self) -> None:
         """End everything."""
         self.camera.close()
-        if self.simulated:
-            self.simulated.close()
+        if self.clock:
+            self.clock.close()
         if self.node_process is not None:
             self.process.send_signal(signal.SIGCONT)
             left = machine.segments_of(self.process.pid)
@@ -190,10 +187,6 @@ class Rig(Client):
 
     # Waiting for words and frames
 
-    def wait_for_words(self, name: str, words: str) -> Status:
-        """Wait until a status has these words, a regular expression."""
-        return self.wait_for_status(name, lambda status: re.search(words, status.message))
-
     def wait_for_frames(self, count: int) -> None:
         """Wait until so many more frames are sent."""
         end = self.ledger.sent + count
@@ -201,12 +194,9 @@ class Rig(Client):
 
     def wait_for_result(self, after: int, limit: float = LIMIT) -> bool:
         """Whether the result of a frame after this place comes in time."""
-        end = time.monotonic() + limit
-        while self.ledger.last <= after:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.002)
-        return True
+        with contextlib.suppress(AssertionError):
+            return bool(self.wait_until(lambda: self.ledger.last > after, limit))
+        return False
 
     def frames_to_recover(self) -> int:
         """Send frames one by one until the result of one of them comes; returns their number.
@@ -222,14 +212,11 @@ class Rig(Client):
             if self.wait_for_result(first, PATIENCE):
                 if sent <= 2:
                     return sent
-                return max(1, sent - min(self._too_old_since(before),
-                                         int(self.waits.since(begun) / MIN_WAIT)))
+                after = self.settled()
+                too_old = sum(after[key] - before.get(key, 0) for key in (
+                    'dropped pairs: stale', 'dropped pairs: late', 'dropped pairs: superseded'))
+                return max(1, sent - min(too_old, int(self.waits.since(begun) / MIN_WAIT)))
         raise Violation(f'no result of {sent} frames')
-
-    def _too_old_since(self, before: Mapping[str, int]) -> int:
-        after = self.settled()
-        return sum(after[f'dropped pairs: {reason}'] - before.get(f'dropped pairs: {reason}', 0)
-                   for reason in ('stale', 'late', 'superseded'))
 
     # Counters
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import platform
@@ -109,8 +110,8 @@ def judge(soak: Soak, *, seed: int, minutes: float, backend: str, skipped: dict[
                      for name, rig in soak.rigs.items()},
         'faults': [{'name': fault.name, 'expects': fault.expects, 'rig': fault.rig,
                     'skipped': skipped.get(fault.name, '')} for fault in faults],
-        'trials': [trial.to_dict() for trial in soak.trials],
-        'trends': {name: found.to_dict() if found else None for name, found in trends.items()},
+        'trials': [dataclasses.asdict(trial) for trial in soak.trials],
+        'trends': {name: found and dataclasses.asdict(found) for name, found in trends.items()},
         'usage': {name: [[{'hours': hours, **values} for hours, values in life]
                          for life in lives] for name, lives in soak.lives.items()},
         'violations': violations}
@@ -123,8 +124,10 @@ LEAD = ('A real node process with its camera over DDS, under faults in random or
 def write_report(folder: pathlib.Path, report: Mapping[str, Any]) -> None:
     """Write ``soak.json`` and ``soak.html`` into a folder."""
     (folder / 'soak.json').write_text(json.dumps(report, indent=1), encoding='utf-8')
+    rows = [(text,) for text in report['violations']]
+    violations = [html.Table('Violated', ('what, and when',), rows, is_text=True)] if rows else []
     html.write_html(folder / 'soak.html', 'Soak of the node', LEAD, [
-        html.Section('Result', [_tiles(report), *_violations(report)]),
+        html.Section('Result', [_tiles(report), *violations]),
         html.Section('Faults', [_faults(report)]),
         html.Section('Memory, files and threads', _trends(report)),
         html.Section('Run', [html.facts('', {
@@ -145,11 +148,6 @@ def _tiles(report: Mapping[str, Any]) -> html.Tiles:
         (f'{results}', f'results, of {sent} frames sent'),
         (f'{sum(sum(one["lost"].values()) for one in report["trials"])}',
          'messages lost on the way')])
-
-
-def _violations(report: Mapping[str, Any]) -> list[html.Part]:
-    rows = [(text,) for text in report['violations']]
-    return [html.Table('Violated', ('what, and when',), rows, is_text=True)] if rows else []
 
 
 def _faults(report: Mapping[str, Any]) -> html.Table:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
-import re
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from test.node.client import Status
 from test.soak.faults import CAMERA_FAULTS, CLOCK_FAULTS, NODE_FAULTS, Fault, Span
@@ -62,10 +60,6 @@ class Trial:
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
     lost: dict[str, int] = dataclasses.field(default_factory=dict)
     violations: list[str] = dataclasses.field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
 
 
 def deal(seed: int, faults: Sequence[Fault]) -> Iterator[Fault]:
@@ -137,7 +131,7 @@ class Soak:
                 one.before = one.totals()
         for one in self.rigs.values():
             one.camera.set()
-        self._wait_until_healthy(fault, rig)
+        _wait_until_healthy(fault, rig)
         sent_elsewhere, before = other.ledger.sent, rig.reports
         sent, since = rig.ledger.sent, time.monotonic()
         with contextlib.ExitStack() as ending:
@@ -146,30 +140,33 @@ class Soak:
                 ending.enter_context(companion.lasting(rig, draw))
             ending.enter_context(fault.lasting(rig, draw))
             begun, entered = rig.ledger.sent, rig.reports
-            told = self._watch(fault, rig, trial, before)
-            if told is not None and not fault.once:
-                self._check_time(rig, trial, told.number - entered, since)
+            named = wait_until_named(fault, rig, trial, before)
+            if named and not fault.once:
+                check_time(rig, trial, named.number - entered, since)
             rig.wait_for_frames(max(0, fault.frames - (rig.ledger.sent - begun)))
             if fault.results and not rig.wait_for_result(begun):
                 raise Violation('nothing was published while it lasted')
-            if told is not None and not fault.once:
-                self._check_lasting(fault, rig, told)
+            if named and not fault.once:
+                check_lasting(fault, rig, named)
             rig.camera.set(running=False)
             ended = rig.ledger.sent
         if missing := fault.shown(rig, Span(begun + 1, ended, before, since)):
             raise Violation(f'nothing shows that it took place: {missing}')
-        if fault.results is False and (count := rig.ledger.delivered_between(begun + 1, ended)):
-            raise Violation(f'{count} results of frames that were to have none')
+        if fault.results is False and (frames := rig.ledger.shown_between(begun + 1, ended)):
+            raise Violation(f'{len(frames)} results of frames that were to have none')
         trial.recovery = rig.frames_to_recover()
         if trial.recovery > RECOVERY:
             raise Violation(f'recovery took {trial.recovery} frames')
         recovered = rig.reports
         rig.camera.set()
         if fault.says:
-            self._wait_until_gone(fault, rig, trial, recovered)
-        self._check_other(other, sent_elsewhere)
+            wait_until_gone(fault, rig, trial, recovered)
+        count = other.ledger.sent - sent_elsewhere
+        if count >= UNDISTURBED and not other.ledger.shown_between(
+                sent_elsewhere + 1, other.ledger.sent):
+            raise Violation(f'{other.name}: {count} frames sent, and none published')
         # While an end was not there nothing could arrive; all else must.
-        self._rest(rig, trial, ended - sent if fault.loses else 0)
+        self.rest(rig, trial, ended - sent if fault.loses else 0)
 
     def _companion(self, fault: Fault, draw: random.Random) -> Fault | None:
         # What ends processes takes those with it that listen to them.
@@ -178,69 +175,7 @@ class Soak:
         candidates = [one for one in self._faults if one.beside]
         return draw.choice(candidates) if candidates else None
 
-    @staticmethod
-    def _words(fault: Fault, report: Status) -> bool:
-        return bool(fault.says and re.search(fault.says[1], report.message))
-
-    def _wait_until_healthy(self, fault: Fault, rig: Rig) -> None:
-        rig.wait_for_status('input', lambda status: not status.level)
-        if fault.says:
-            rig.wait_for_status(fault.says[0], lambda status: not self._words(fault, status))
-        if not rig.wait_for_result(rig.ledger.sent):
-            raise Violation('nothing is published before the fault')
-
-    def _watch(self, fault: Fault, rig: Rig, trial: Trial, before: int) -> Status | None:
-        """Wait until the fault is named, and for the next report, which names it, too."""
-        if not fault.says:
-            if not fault.frames:
-                for _ in range(3):
-                    rig.status('pairing')
-            return None
-        name, words = fault.says
-        if fault.once:
-            found = rig.wait_for_status(name, lambda status: self._words(fault, status),
-                                        after=before)
-        else:
-            found = rig.wait_for_words(name, words)
-            following = rig.status(name)
-            if not self._words(fault, following):
-                raise Violation(f'"{words}" was told once, but the fault lasts: '
-                                f'{following.message!r}')
-        trial.told = found.message
-        return found
-
-    @staticmethod
-    def _check_time(rig: Rig, trial: Trial, reports: int, since: float) -> None:
-        trial.named = max(0, reports)
-        if trial.named > NAMED + min(SLACK, int(rig.waits.since(since))):
-            raise Violation(f'it took {trial.named} reports to say "{trial.told}"')
-
-    @classmethod
-    def _check_lasting(cls, fault: Fault, rig: Rig, told: Status) -> None:
-        assert fault.says is not None
-        without = rig.find_status(fault.says[0], lambda status: not cls._words(fault, status),
-                                  told.number)
-        if without is not None:
-            raise Violation(f'"{fault.says[1]}" was told, but no more while it lasted: '
-                            f'{without.message!r}')
-
-    def _wait_until_gone(self, fault: Fault, rig: Rig, trial: Trial, recovered: int) -> None:
-        assert fault.says is not None
-        since = time.monotonic()
-        status = rig.wait_for_status(
-            fault.says[0], lambda status: not self._words(fault, status), after=recovered)
-        trial.reports = status.number - recovered
-        if trial.reports > GONE + min(SLACK, int(rig.waits.since(since))):
-            raise Violation(f'"{fault.says[1]}" took {trial.reports} reports to go')
-
-    @staticmethod
-    def _check_other(other: Rig, sent: int) -> None:
-        if other.ledger.sent - sent >= UNDISTURBED and not other.ledger.delivered_between(
-                sent + 1, other.ledger.sent):
-            raise Violation(f'{other.name}: {other.ledger.sent - sent} frames sent, and none '
-                            'published')
-
-    def _rest(self, rig: Rig, trial: Trial, may_lose: int) -> None:
+    def rest(self, rig: Rig, trial: Trial, may_lose: int) -> None:
         """Nothing is sent: everything must add up, and memory is comparable.
 
         :param may_lose: messages of each kind that this rig may have lost.
@@ -251,11 +186,11 @@ class Soak:
             now, before = one.totals(), one.before
             if before is not None:
                 impossible, lost = transport_losses(before, now)
-                trial.violations += [f'{one.name}: {text}' for text in impossible]
                 trial.lost |= {f'{one.name} {name}': count for name, count in lost.items()}
-                trial.violations += [
-                    f'{one.name}: {count} {name} have not arrived' for name, count in lost.items()
-                    if count > (may_lose if one is rig else 0)]
+                allowed = may_lose if one is rig else 0
+                impossible += [f'{count} {name} have not arrived'
+                               for name, count in lost.items() if count > allowed]
+                trial.violations += [f'{one.name}: {text}' for text in impossible]
             if one is rig:
                 trial.dropped = {
                     key.removeprefix('dropped '): change for key, value in now.node.items()
@@ -267,7 +202,8 @@ class Soak:
                 self.lives[one.name].append([])
             self.lives[one.name][-1].append((self.elapsed / 3600, usage(one.process.pid)))
 
-    def _mend(self, rig: Rig, trial: Trial) -> None:
+    @staticmethod
+    def _mend(rig: Rig, trial: Trial) -> None:
         """After a violation, go on with a new process."""
         try:
             rig.kill()
@@ -275,3 +211,52 @@ class Soak:
         except Exception as error:
             trial.violations.append(f'the node cannot be started again: {error}')
             raise
+
+
+def _wait_until_healthy(fault: Fault, rig: Rig) -> None:
+    rig.wait_for_status('input', lambda status: not status.level)
+    if fault.says:
+        rig.wait_for_status(fault.says[0], lambda status: not fault.is_named_in(status))
+    if not rig.wait_for_result(rig.ledger.sent):
+        raise Violation('nothing is published before the fault')
+
+
+def wait_until_named(fault: Fault, rig: Rig, trial: Trial, before: int) -> Status | None:
+    """Wait until the fault is named, and for the next report, which names it, too."""
+    if not fault.says:
+        if not fault.frames:
+            for _ in range(3):
+                rig.status('pairing')
+        return None
+    name, words = fault.says
+    status = rig.wait_for_status(name, fault.is_named_in, after=before if fault.once else None)
+    if not fault.once and not fault.is_named_in(following := rig.status(name)):
+        raise Violation(f'"{words}" was told once, but the fault lasts: {following.message!r}')
+    trial.told = status.message
+    return status
+
+
+def check_time(rig: Rig, trial: Trial, reports: int, since: float) -> None:
+    """:raises Violation: the fault was named too late."""
+    trial.named = max(0, reports)
+    if trial.named > NAMED + min(SLACK, int(rig.waits.since(since))):
+        raise Violation(f'it took {trial.named} reports to say "{trial.told}"')
+
+
+def check_lasting(fault: Fault, rig: Rig, named: Status) -> None:
+    """:raises Violation: a report since it was named has its words no more."""
+    without = rig.find_status(fault.says[0], lambda status: not fault.is_named_in(status),
+                              named.number)
+    if without is not None:
+        raise Violation(f'"{fault.says[1]}" was told, but no more while it lasted: '
+                        f'{without.message!r}')
+
+
+def wait_until_gone(fault: Fault, rig: Rig, trial: Trial, recovered: int) -> None:
+    """Wait for a report without its words, behind the first after the recovery."""
+    since = time.monotonic()
+    status = rig.wait_for_status(
+        fault.says[0], lambda status: not fault.is_named_in(status), after=recovered)
+    trial.reports = status.number - recovered
+    if trial.reports > GONE + min(SLACK, int(rig.waits.since(since))):
+        raise Violation(f'"{fault.says[1]}" took {trial.reports} reports to go')

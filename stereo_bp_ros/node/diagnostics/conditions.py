@@ -25,8 +25,8 @@ _NUMBER = re.compile(r'[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)')
 _QUOTATION = re.compile(r"'(?:[^'\\]|\\.)*'")
 
 
-class Level(enum.IntEnum):
-    """Severity; the values are those of ``diagnostic_msgs/DiagnosticStatus``."""
+class Severity(enum.IntEnum):
+    """How bad it is; the values are those of ``diagnostic_msgs/DiagnosticStatus``."""
 
     OK = 0
     WARN = 1
@@ -38,7 +38,7 @@ class Condition:
     """One thing that is wrong."""
 
     key: str
-    level: Level
+    level: Severity
     text: str
 
 
@@ -66,7 +66,7 @@ class Conditions:
     :param now: seconds of a clock that never goes back.
     """
 
-    def __init__(self, log: Callable[[Level, str], None],
+    def __init__(self, log: Callable[[Severity, str], None],
                  now: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._now = now
@@ -77,24 +77,24 @@ class Conditions:
 
     def warn(self, key: str, text: str) -> None:
         """Something happened that should not have."""
-        self._add_condition(key, [_condition(key, Level.WARN, text)])
+        self._add_condition(key, [_condition(key, Severity.WARN, text)])
 
     def error(self, key: str, text: str, *, detail: str = '') -> None:
         """Something did not work; ``detail`` goes into the log only."""
-        self._add_condition(key, [_condition(key, Level.ERROR, text)], detail)
+        self._add_condition(key, [_condition(key, Severity.ERROR, text)], detail)
 
     def replace(self, key: str, texts: Sequence[str]) -> None:
         """As ``warn`` with any number of texts, instead of what was raised before."""
-        self._add_condition(key, [_condition(key, Level.WARN, text) for text in texts])
+        self._add_condition(key, [_condition(key, Severity.WARN, text) for text in texts])
 
-    def hold(self, key: str, level: Level, *texts: str) -> None:
+    def hold(self, key: str, level: Severity, *texts: str) -> None:
         """This is so from now on; without a text nothing is."""
-        found = [_condition(key, level, text) for text in texts]
+        conditions = [_condition(key, level, text) for text in texts]
         with self._lock:
-            known = {_sentence(condition) for condition in self._states.pop(key, [])}
-            if found:
-                self._states[key] = found
-            due = [c for c in found if _sentence(c) not in known and self._is_due(c)]
+            sentences = {_sentence(condition) for condition in self._states.pop(key, [])}
+            if conditions:
+                self._states[key] = conditions
+            due = [c for c in conditions if _sentence(c) not in sentences and self._is_due(c)]
         self._write(due)
 
     def clear(self, key: str) -> None:
@@ -106,13 +106,13 @@ class Conditions:
     def active(self, *keys: str) -> list[Condition]:
         """What is wrong under these keys (all where none is given), worst first."""
         with self._lock:
-            return self._found(keys)
+            return self._collect(keys)
 
     def report(self) -> list[Condition]:
         """All that is wrong, worst first. Events are told with this, and forgotten."""
         now = self._now()
         with self._lock:
-            found = self._found()
+            conditions = self._collect()
             self._events.clear()
             over = {sentence: logged for sentence, logged in self._logged.items()
                     if now - logged.at >= LOG_INTERVAL}
@@ -126,13 +126,13 @@ class Conditions:
         for condition, count, seconds in repeated:
             self._log(condition.level,
                       f'{condition.text} ({count} more in {seconds:.0f} s)')
-        return found
+        return conditions
 
-    def _found(self, keys: Sequence[str] = ()) -> list[Condition]:
-        found = [condition for kept in (self._states, self._events)
-                 for key, conditions in kept.items()
-                 if not keys or key in keys for condition in conditions]
-        return sorted(found, key=lambda condition: -condition.level)
+    def _collect(self, keys: Sequence[str] = ()) -> list[Condition]:
+        active = [condition for kept in (self._states, self._events)
+                  for key, conditions in kept.items()
+                  if not keys or key in keys for condition in conditions]
+        return sorted(active, key=lambda condition: -condition.level)
 
     def _add_condition(self, key: str, conditions: list[Condition], detail: str = '') -> None:
         with self._lock:
@@ -166,7 +166,7 @@ class Conditions:
                       '\n'.join(filter(None, (condition.text, detail[-DETAIL_LIMIT:]))))
 
 
-def _condition(key: str, level: Level, text: str) -> Condition:
+def _condition(key: str, level: Severity, text: str) -> Condition:
     # Texts from outside were cut where they came in. This is for what nobody thought of.
     if len(text) > SENTENCE_LIMIT or not text.isprintable():
         text = printable(text, SENTENCE_LIMIT)

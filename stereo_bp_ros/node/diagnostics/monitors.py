@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.errors import printable
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Counts
 from stereo_bp_ros.types import ENGINE_STAGES
 
@@ -332,7 +332,7 @@ class GpuMonitor:
         self._reading = self._now(), values
         clocks = [values[key] for key in ('gpu clock MHz', 'gpu highest clock MHz')
                   if key in values]
-        self._conditions.hold('gpu', Level.WARN, *(
+        self._conditions.hold('gpu', Severity.WARN, *(
             [f'the GPU is slowed down ({_words(reasons & THROTTLED)}), to '
              f'{" of ".join(clocks) or "unknown"} MHz: look at its cooling and its power']
             if reasons & THROTTLED else []))

@@ -18,7 +18,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import Doubt, ignored_keys
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.types import DisparityFrame
@@ -233,7 +233,7 @@ class OffsetMonitor:
                 history.add(estimate)
             if VERTICAL_OFFSET not in ignored_keys(config.ignored_checks):
                 texts += history.warnings(limit)
-            self._conditions.hold(VERTICAL_OFFSET, Level.WARN, *texts)
+            self._conditions.hold(VERTICAL_OFFSET, Severity.WARN, *texts)
 
     def rejections(self) -> list[checks.Finding]:
         """Why pairs have to be rejected by what was measured; empty where they need not."""
@@ -246,11 +246,11 @@ class OffsetMonitor:
         grey = to_8_bits(image, config.mono16_scale)
         if rectification is None:
             return grey
-        known = self._maps
-        if known is None or known[0] != rectification:
-            known = self._maps = rectification, {
+        maps = self._maps
+        if maps is None or maps[0] != rectification:
+            maps = self._maps = rectification, {
                 side: rectification.maps(side) for side in SIDES}
-        return cv2.remap(grey, *known[1][side], cv2.INTER_LINEAR)
+        return cv2.remap(grey, *maps[1][side], cv2.INTER_LINEAR)
 
     def report(self) -> dict[str, str]:
         """Keys and values for people; empty where nothing was measured."""
@@ -273,21 +273,22 @@ class _History:
 
     def add(self, estimate: VerticalOffset | None) -> None:
         self._estimates.append(estimate)
-        known = self._known()
-        if self._reference is None and len(known) == ESTIMATES and np.ptp(
-                [one.offset for one in known]) <= STABLE:
+        estimates = self._known_estimates()
+        if self._reference is None and len(estimates) == ESTIMATES and np.ptp(
+                [estimate.offset for estimate in estimates]) <= STABLE:
             self._reference = self.median
 
-    def _known(self) -> list[VerticalOffset]:
+    def _known_estimates(self) -> list[VerticalOffset]:
         return [estimate for estimate in self._estimates if estimate is not None]
 
     @property
     def median(self) -> VerticalOffset | None:
         """Of the last estimates, field by field; None where most of them are unknown."""
-        known = self._known()
-        if 2 * len(known) <= ESTIMATES:
+        estimates = self._known_estimates()
+        if 2 * len(estimates) <= ESTIMATES:
             return None
-        offset, tilt, spread, points = np.median([dataclasses.astuple(one) for one in known], 0)
+        offset, tilt, spread, points = np.median(
+            [dataclasses.astuple(estimate) for estimate in estimates], 0)
         return VerticalOffset(float(offset), float(tilt), float(spread), int(points))
 
     @property
@@ -302,17 +303,17 @@ class _History:
         now, drift = self.median, self.drift
         if now is None:
             return []
-        found = []
+        texts = []
         if now.largest > limit:
-            found.append(
+            texts.append(
                 f'the rows of the two images miss each other by up to {now.largest:.2f} px '
                 f'(max_vertical_offset {limit:g}): the right image is {now.offset:.2f} px lower, '
                 f'and {now.tilt:.2f} px more at its right edge than at its left; calibrate the '
                 'cameras anew')
         if drift is not None and drift.largest > limit:
-            found.append(f'the rows of the two images have moved by up to {drift.largest:.2f} px '
+            texts.append(f'the rows of the two images have moved by up to {drift.largest:.2f} px '
                          'since activation: has a camera moved in its mounting?')
-        return found
+        return texts
 
     def report(self) -> dict[str, str]:
         if not self._estimates:

@@ -10,7 +10,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.node.diagnostics.conditions import Condition, Level
+from stereo_bp_ros.node.diagnostics.conditions import Condition, Severity
 from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, Counts, ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     Distribution,
@@ -115,7 +115,7 @@ def diagnostics_message(node: str, stamp: Any, report: Report) -> DiagnosticArra
     return message
 
 
-Status = tuple[Level, str, Mapping[str, Any]]
+Status = tuple[Severity, str, Mapping[str, Any]]
 
 
 def input_status(report: Report) -> Status:
@@ -127,23 +127,25 @@ def input_status(report: Report) -> Status:
     values |= {f'bad input: {reason}': count
                for reason, count in report.counts.bad_inputs.items()}
     if not report.is_active:
-        return Level.OK, report.state, values
+        return Severity.OK, report.state, values
     if not report.idle:
         values |= _measured(report)
     timeout = report.settings.input_timeout
-    found = [Condition('', Level.ERROR, f'nothing on {topic.topic} for {topic.silent:.1f} s'
-                       + SILENCE[topic.publishers and 1])
-             for topic in report.images if topic.silent > timeout]
-    found += [Condition('', Level.ERROR, f'no camera_info on {topic}')
-              for topic in report.missing]
-    found += [Condition('', Level.WARN, f'nothing on {topic.topic} for {topic.silent:.1f} s: '
-                        'its last camera_info is used')
-              for topic in report.infos if topic.seen and topic.silent > timeout]
-    found += [c for c in report.conditions
-              if c.key in ('input', 'age', 'calibration', 'quality', 'vertical offset', 'clock',
-                           'clock jump', 'transport')
-              or c.key.startswith('qos ')]
-    return *_worst(found, IDLE if report.idle else 'receiving'), values
+    conditions = [
+        Condition('', Severity.ERROR, f'nothing on {topic.topic} for {topic.silent:.1f} s'
+                  + SILENCE[topic.publishers and 1])
+        for topic in report.images if topic.silent > timeout]
+    conditions += [Condition('', Severity.ERROR, f'no camera_info on {topic}')
+                   for topic in report.missing]
+    conditions += [
+        Condition('', Severity.WARN, f'nothing on {topic.topic} for {topic.silent:.1f} s: '
+                  'its last camera_info is used')
+        for topic in report.infos if topic.seen and topic.silent > timeout]
+    conditions += [
+        c for c in report.conditions
+        if c.key in ('input', 'age', 'calibration', 'quality', 'vertical offset', 'clock',
+                     'clock jump', 'transport') or c.key.startswith('qos ')]
+    return *_worst(conditions, IDLE if report.idle else 'receiving'), values
 
 
 def _measured(report: Report) -> dict[str, str]:
@@ -175,18 +177,18 @@ def pairing_status(report: Report) -> Status:
     values['waited for camera_info'] = counts.camera_info_waits
     values['waited for camera_info in vain'] = counts.camera_infos_missed
     if not report.is_active:
-        return Level.OK, report.state, values
-    found = nothing_published(report)
-    if found is not None:
-        return found.level, found.text, values
+        return Severity.OK, report.state, values
+    stall = nothing_published(report)
+    if stall is not None:
+        return stall.level, stall.text, values
     texts = [*_losses(report), *_without_partner(report)]
     dropped = [text for _, text in _drops(counts, before)]
     if dropped:
         texts.append('dropped: ' + ', '.join(dropped))
     if texts:
-        return Level.WARN, '; '.join(texts), values
+        return Severity.WARN, '; '.join(texts), values
     published = counts.published - before.published
-    return Level.OK, IDLE if report.idle else f'{published} pairs published', values
+    return Severity.OK, IDLE if report.idle else f'{published} pairs published', values
 
 
 def nothing_published(report: Report) -> Condition | None:
@@ -196,11 +198,11 @@ def nothing_published(report: Report) -> Condition | None:
     text = f'nothing published for {report.stall.seconds:.0f} s: '
     building = report.stall.building
     if building is not None and building < MAX_BUILD:
-        return Condition('output', Level.WARN, text + 'a new engine is being built')
+        return Condition('output', Severity.WARN, text + 'a new engine is being built')
     if building is not None:
-        return Condition('output', Level.ERROR, f'{text}a new engine has been in the making for '
-                         f'{building:.0f} s, and {MAX_BUILD:.0f} s are the limit: restart the '
-                         'node')
+        return Condition('output', Severity.ERROR, f'{text}a new engine has been in the making '
+                         f'for {building:.0f} s, and {MAX_BUILD:.0f} s are the limit: restart '
+                         'the node')
     since, counts = report.stall.since, report.counts
     dropped = [f'{text}{f" ({MEANINGS[reason]})" if reason in MEANINGS else ""}'
                for reason, text in _drops(counts, since)]
@@ -211,7 +213,7 @@ def nothing_published(report: Report) -> Condition | None:
         causes.append('dropped: ' + ', '.join(dropped))
     if counts.pairs > since.pairs and report.held:
         causes.append('a pair waits for its camera_info or for the engine')
-    return Condition('output', Level.ERROR,
+    return Condition('output', Severity.ERROR,
                      text + ('; '.join(causes) or 'images wait for their partners'))
 
 
@@ -243,9 +245,9 @@ def _losses(report: Report) -> list[str]:
             topic.silent > settings.input_timeout for topic in report.images):
         return []
     left, right = report.images
-    found = missing_images(left, right, int(settings.stamp_tolerance_s * 1e9))
+    losses = missing_images(left, right, int(settings.stamp_tolerance_s * 1e9))
     texts = [f'{side} images do not arrive: {missing} of {of} are missing'
-             for side, (missing, of) in found.items()]
+             for side, (missing, of) in losses.items()]
     if texts:
         texts[-1] += (f"; if {'both cameras send' if len(texts) > 1 else 'the camera sends'} "
                       f'them, {LOST}')
@@ -254,17 +256,17 @@ def _losses(report: Report) -> list[str]:
 
 def _drops(counts: Counts, since: Counts) -> list[tuple[ImageDrop | PairDrop, str]]:
     """What was dropped, but by a node at rest: every reason with its number."""
-    found: list[tuple[ImageDrop | PairDrop, str]] = []
+    drops: list[tuple[ImageDrop | PairDrop, str]] = []
     for side in SIDES:
         for image in ImageDrop:
             number = counts.image_drops[side][image] - since.image_drops[side][image]
             if number and image is not ImageDrop.DEACTIVATED:
-                found.append((image, f'{number} {image} {side}'))
+                drops.append((image, f'{number} {image} {side}'))
     for pair in PairDrop:
         number = counts.pair_drops[pair] - since.pair_drops[pair]
         if number and pair not in QUIET_DROPS:
-            found.append((pair, f'{number} {pair}'))
-    return found
+            drops.append((pair, f'{number} {pair}'))
+    return drops
 
 
 def latency_status(report: Report) -> Status:
@@ -278,11 +280,11 @@ def latency_status(report: Report) -> Status:
                    'p95 ms': f'{window.p95:.3f}', 'p99 ms': f'{window.p99:.3f}',
                    'max ms': f'{window.maximum:.3f}'}
     if recent is None:
-        return Level.OK, IDLE if report.idle and report.is_active else 'no frames', values
+        return Severity.OK, IDLE if report.idle and report.is_active else 'no frames', values
     text = f'p50 {recent.p50:.1f} ms, p95 {recent.p95:.1f} ms'
     if budget and recent.p95 > budget:
-        return Level.WARN, f'{text}, over latency_budget_ms {budget:g}', values
-    return Level.OK, text, values
+        return Severity.WARN, f'{text}, over latency_budget_ms {budget:g}', values
+    return Severity.OK, text, values
 
 
 def device_status(report: Report) -> Status:
@@ -299,11 +301,11 @@ def device_status(report: Report) -> Status:
             **report.device,
             'size': f'{size[0]} x {size[1]}' if size else 'not known yet',
             'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}
-    found = [c for c in report.conditions
-             if c.key in ('device', 'engine', 'compression', 'configuration', 'name',
-                          'diagnostics', 'executor', 'gpu', 'memory')]
+    conditions = [c for c in report.conditions
+                  if c.key in ('device', 'engine', 'compression', 'configuration', 'name',
+                               'diagnostics', 'executor', 'gpu', 'memory')]
     healthy = report.state if matcher is None else f'{report.state} on {matcher.backend}'
-    return *_worst(found, healthy), values
+    return *_worst(conditions, healthy), values
 
 
 def _search(matcher: StereoMatcher) -> str:
@@ -317,8 +319,8 @@ def _search(matcher: StereoMatcher) -> str:
     return f'{text}: as far as min_depth {depth:g} m'
 
 
-def _worst(conditions: Iterable[Condition], healthy: str) -> tuple[Level, str]:
+def _worst(conditions: Iterable[Condition], healthy: str) -> tuple[Severity, str]:
     ordered = sorted(conditions, key=lambda condition: -condition.level)
     if not ordered:
-        return Level.OK, healthy
+        return Severity.OK, healthy
     return ordered[0].level, '; '.join(condition.text for condition in ordered)

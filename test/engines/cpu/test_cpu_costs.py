@@ -12,10 +12,10 @@ import pytest
 from test.cases import slow
 from test.engines.support import naive_bp, naive_costs
 from test.engines.support.pairs import noisy_pair as pair
+from test.engines.support.pairs import parts_of
 
 pytest.importorskip('numba')
 from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions
-from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
@@ -69,78 +69,62 @@ def expected_costs(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
     """The same from the definitions."""
     parts = parts or partitions.whole(*left.shape[::-1])
     volume = naive_costs.combined_cost(left, right, config)
-    truncation = quantisation.message_smoothness(config)[1]
     found = []
     for part in parts.partitions:
         own = volume[part.y:part.y + parts.height, part.x:part.x + parts.width]
         levels = [naive_costs.path_sums(own, config) if config.path_sums else own]
         while len(levels) < config.levels:
-            levels.append(naive_costs.coarser(levels[-1], int(truncation)))
+            levels.append(naive_costs.coarser(levels[-1], int(config.truncation)))
         found.append(levels)
     return found
 
 
 def assert_defined(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
-                   parts: partitions.Partitioning | None = None, is_varied: bool = True) -> None:
+                   parts: partitions.Partitioning | None = None) -> None:
     found, expected = (function(left, right, config, parts)
                        for function in (costs_of, expected_costs))
     assert len(found) == len(expected)
     for part, (of_part, as_defined) in enumerate(zip(found, expected, strict=True)):
         for k, (own, defined) in enumerate(zip(of_part, as_defined, strict=True)):
             np.testing.assert_array_equal(own, defined, err_msg=f'level {k} of partition {part}')
-    assert not is_varied or len(np.unique(expected[0][0])) > 5
 
 
-@pytest.mark.parametrize('has_path_sums', [False, True])
-@pytest.mark.parametrize('weights', [*({name: value} for name, value in ALL.items()), ALL],
-                         ids=[*ALL, 'all'])
-def test_every_cost_alone_and_all_together_are_as_defined(weights: dict[str, float],
-                                                          has_path_sums: bool) -> None:
-    assert_defined(*pair(97, 41), combined(37, path_sums=has_path_sums, **weights))
-
-
-@pytest.mark.parametrize(('labels', 'changes'), [
-    *((16, {'census_weight': 1.0, 'census_window': window}) for window in ('5x5', '7x5', '9x7')),
-    *((16, {'residual_weight': 1.0, 'residual_window_size': side, 'residual_bound': 90})
+@pytest.mark.parametrize(('size', 'labels', 'changes'), [
+    *(((97, 41), 37, {name: value, 'path_sums': path_sums}) for name, value in ALL.items()
+      for path_sums in (False, True)),
+    *(((75, 40), 16, {'census_weight': 1.0, 'census_window': window})
+      for window in ('5x5', '7x5', '9x7')),
+    *(((75, 40), 16, {'residual_weight': 1.0, 'residual_window_size': side, 'residual_bound': 90})
       for side in (3, 7, 51)),
-    *((21, {'sobel_weight': 1.0, **changes}) for changes in (
+    *(((75, 40), 21, {'sobel_weight': 1.0, **changes}) for changes in (
         {'sobel_scale': 16.0, 'prefilter_cap': 0.0, 'sobel_bound': 255},
         {'sobel_scale': 0.13, 'prefilter_cap': 20.3}, {'sobel_weight': 16.0, 'sobel_bound': 255},
         {'grey_weight': 16.0, 'census_weight': 16.0},
         {'grey_weight': 0.01, 'grey_bound': 255, 'sobel_bound': 1},
         {'outside_cost': 255, 'residual_weight': 0.001}, {'outside_cost': 0})),
-    *((45, {**SUMS, 'path_step_penalty': step, 'path_jump_penalty': jump})
+    *(((75, 40), 45, {**SUMS, 'path_step_penalty': step, 'path_jump_penalty': jump})
       for step, jump in ((0, 0), (0, 255), (255, 255), (3, 9), (40, 40))),
-    *((12, {**ALL, 'levels': 5, 'discontinuity_truncation': truncation})
-      for truncation in (20.0, 300.0, 2000.0))], ids=str)
-def test_every_setting_of_costs_is_as_defined(labels: int, changes: dict[str, Any]) -> None:
-    assert_defined(*pair(75, 40), combined(labels, **changes))
-
-
-@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
-@pytest.mark.parametrize(('width', 'height', 'labels', 'least'), [
-    (16, 16, 2, 0), (17, 19, 5, -3), (130, 20, 64, 0), (129, 21, 65, 11), (200, 17, 128, -40),
-    (150, 18, 131, 0), (64, 18, 63, 70), (40, 16, 200, -100), (33, 16, 9, -2048),
-    (33, 16, 9, 2048)])
-def test_any_size_and_range_is_as_defined(width: int, height: int, labels: int, least: int,
-                                          settings: dict[str, Any]) -> None:
-    assert_defined(*pair(width, height), combined(labels, min_disparity=least, **settings),
-                   is_varied=False)
+    *(((75, 40), 12, {**ALL, 'levels': 5, 'discontinuity_truncation': truncation})
+      for truncation in (20.0, 300.0, 2000.0)),
+    *((size, labels, {**SUMS, 'min_disparity': least}) for size, labels, least in (
+        ((16, 16), 2, 0), ((17, 19), 5, -3), ((130, 20), 64, 0), ((129, 21), 65, 11),
+        ((200, 17), 128, -40), ((150, 18), 131, 0), ((64, 18), 63, 70), ((40, 16), 200, -100),
+        ((33, 16), 9, -2048), ((33, 16), 9, 2048)))], ids=str)
+def test_every_setting_size_and_range_is_as_defined(size: tuple[int, int], labels: int,
+                                                    changes: dict[str, Any]) -> None:
+    assert_defined(*pair(*size), combined(labels, **changes))
 
 
 @pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
 def test_partitions_have_costs_of_the_image_and_paths_of_their_own(
         settings: dict[str, Any]) -> None:
-    rows, columns = partitions.split(70, 2, 8, 8), partitions.split(150, 3, 8, 8)
-    assert rows
-    assert columns
-    parts = partitions.Partitioning(columns, rows)
+    parts = parts_of(150, 70, 3, 2, 8, 8)
     assert parts.count == 6
     assert_defined(*pair(150, 70), combined(19, min_disparity=-2, **settings), parts)
 
 
 @pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
-@pytest.mark.parametrize('threads', [1, 2, 3, 7])
+@pytest.mark.parametrize('threads', [1, 3, 7])
 def test_the_number_of_parts_changes_no_cost(threads: int, settings: dict[str, Any],
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, 'threads', lambda config: threads)
@@ -164,85 +148,61 @@ def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
     return {**found, 'disparity': disparity}
 
 
-@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
-def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
-    left, right = pair(64, 40)
-    config = combined(20, iterations=3, **settings)
-    slope, truncation = map(int, quantisation.message_smoothness(config))
-    costs = [values.astype(np.int64) for values in expected_costs(left, right, config)[0]]
-    beliefs = naive_bp.beliefs_from(costs, slope, truncation, config.iterations_of_levels)
-    found = frame(config, left, right)
-    np.testing.assert_array_equal(found['label'][1:-1, 1:-1],
-                                  naive_bp.labels(beliefs)[1:-1, 1:-1])
-
-
 @pytest.mark.parametrize('changes', [
-    {'discontinuity_first_step': 10.0}, {'discontinuity_edge_truncation': 7.5},
-    *slow({'disparity_range': 70, 'discontinuity_slope': 200.0,
-           'discontinuity_first_step': 60.0, 'discontinuity_truncation': 900.0,
-           'discontinuity_edge_truncation': 150.0}),
-    {'levels': 1}, {'level_iterations': '0, 9', 'num_threads': 2, 'path_sums': True}])
-@pytest.mark.parametrize('threshold', [30, *slow(1, 255)])
-def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
-        threshold: int, changes: dict[str, Any]) -> None:
+    {}, {'path_sums': True},
+    {'discontinuity_edge_threshold': 30, 'discontinuity_first_step': 10.0},
+    {'discontinuity_edge_threshold': 30, 'discontinuity_edge_truncation': 7.5},
+    {'discontinuity_edge_threshold': 30, 'level_iterations': '0, 9', 'num_threads': 2,
+     'path_sums': True},
+    *slow(*({'discontinuity_edge_threshold': threshold, 'levels': 1} for threshold in (1, 255)),
+          {'discontinuity_edge_threshold': 30, 'disparity_range': 70,
+           'discontinuity_slope': 200.0, 'discontinuity_first_step': 60.0,
+           'discontinuity_truncation': 900.0, 'discontinuity_edge_truncation': 150.0})], ids=str)
+def test_labels_are_those_of_the_definitions(changes: dict[str, Any]) -> None:
+    """Messages across edges of the image have a truncation of their own."""
     width, height = 101, 47
     left, right = pair(width, height)
-    config = combined(**{'disparity_range': 20, 'iterations': 3,
-                         'discontinuity_edge_threshold': threshold, **ALL, **changes})
-    slope, truncation = map(int, quantisation.message_smoothness(config))
-    first_step = int(config.discontinuity_first_step) or None
-    side = partitions.split(width, 2, partitions.alignment(config), 5)
-    parts = partitions.Partitioning(side, partitions.whole(width, height).rows)
-    for cut in (None, parts):
+    config = combined(**{'disparity_range': 20, 'iterations': 3, **ALL, **changes})
+    slope, truncation = int(config.discontinuity_slope), int(config.truncation)
+    threshold = config.discontinuity_edge_threshold
+    uncut = partitions.whole(width, height)
+    for parts in (uncut, parts_of(width, height, 2, 1, 5, partitions.alignment(config))):
         expected = np.zeros((height, width), np.int64)
-        for (x, y, kept), costs in zip((cut or partitions.whole(width, height)).partitions,
-                                       expected_costs(left, right, config, cut), strict=True):
+        costs_of_parts = expected_costs(left, right, config, parts)
+        for (x, y, kept), costs in zip(parts.partitions, costs_of_parts, strict=True):
             rows, columns = costs[0].shape[:2]
             grey = left[y:y + rows, x:x + columns]
             labels = naive_bp.labels(naive_bp.beliefs_from(
                 [values.astype(np.int64) for values in costs], slope, truncation,
-                config.iterations_of_levels, first_step,
-                naive_bp.edge_truncations(grey, config)))
+                config.iterations_of_levels, int(config.discontinuity_first_step) or None,
+                naive_bp.edge_truncations(grey, config) if threshold else None))
             expected[kept.top:kept.bottom, kept.left:kept.right] = labels[
                 kept.top - y:kept.bottom - y, kept.left - x:kept.right - x]
-        found = frame(config, left, right, cut)['label']
+        found = frame(config, left, right, parts)['label']
         np.testing.assert_array_equal(found[1:-1, 1:-1], expected[1:-1, 1:-1])
-    if threshold < 255:             # so large a difference is hardly anywhere
+    if 0 < threshold < 255:             # so large a difference is hardly anywhere
         usual = frame(config.replace(discontinuity_edge_threshold=0), left, right)['label']
         assert (found == usual).mean() < 0.99
 
 
-def test_the_gaussian_comes_before_the_features_and_is_rounded() -> None:
+def test_costs_are_those_of_images_that_are_scaled_smoothed_rounded_and_mirrored() -> None:
     left, right = pair(90, 40)
-    config = combined(18, smoothing_sigma=0.8, **SUMS)
     side = 2 * (math.ceil(4 * 0.8) + 1) + 1
-    smoothed = [np.floor(cv2.GaussianBlur(
-        image.astype(np.float32), (side, side), 0.8, borderType=cv2.BORDER_REPLICATE
-    ).astype(np.float64) + 0.5).astype(np.uint8) for image in (left, right)]
-    expected = expected_costs(*smoothed, config)[0]
-    assert not np.array_equal(expected[0], expected_costs(left, right, config)[0][0])
-    np.testing.assert_array_equal(frame(config, left, right)['cost_0'], expected[0])
-
-
-def test_images_of_16_bits_are_scaled_and_rounded_half_up() -> None:
-    left, right = (image.astype(np.uint16) * 250 for image in pair(90, 40))
-    config = combined(18, mono16_scale=0.004, **ALL)
-    scaled = [np.minimum(np.floor((image.astype(np.float32) * np.float32(0.004)).astype(
-        np.float64) + 0.5), 255).astype(np.uint8) for image in (left, right)]
-    np.testing.assert_array_equal(frame(config, left, right)['cost_0'],
-                                  expected_costs(*scaled, config)[0][0])
-
-
-@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
-def test_the_right_image_as_reference_has_the_costs_of_the_mirror(
-        settings: dict[str, Any]) -> None:
-    left, right = pair(85, 40)
-    config = combined(18, min_disparity=2, reference_image='right', **settings)
-    expected = expected_costs(np.ascontiguousarray(right[:, ::-1]),
-                              np.ascontiguousarray(left[:, ::-1]), config)[0]
-    found = frame(config, left, right)
-    for k, defined in enumerate(expected):
-        np.testing.assert_array_equal(found[f'cost_{k}'], defined)
+    smoothed = [cv2.GaussianBlur(image.astype(np.float32), (side, side), 0.8,
+                                 borderType=cv2.BORDER_REPLICATE) for image in (left, right)]
+    wide = [image.astype(np.uint16) * 250 for image in (left, right)]
+    scaled = [np.minimum(image.astype(np.float32) * np.float32(0.004), 255) for image in wide]
+    for changes, images, matched in (
+            ({'smoothing_sigma': 0.8}, (left, right), smoothed),
+            ({'mono16_scale': 0.004}, wide, scaled),
+            ({'reference_image': 'right', 'min_disparity': 2}, (left, right),
+             (right[:, ::-1], left[:, ::-1]))):
+        config = combined(18, **SUMS, **changes)
+        expected = expected_costs(*(np.floor(image.astype(np.float64) + 0.5).astype(np.uint8)
+                                    for image in matched), config)[0]
+        found = frame(config, *images)
+        for k, defined in enumerate(expected):
+            np.testing.assert_array_equal(found[f'cost_{k}'], defined)
 
 
 def assert_fractions_are_defined(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
@@ -263,25 +223,18 @@ def assert_fractions_are_defined(config: MatcherConfig, left: np.ndarray, right:
     assert len(np.unique(found['fraction'])) > 5
 
 
-@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
-@pytest.mark.parametrize(('width', 'height', 'labels', 'least'), [
-    (65, 20, 16, 0), (97, 41, 21, -3), (130, 17, 64, 0), (200, 33, 128, -20)])
-def test_fractions_are_those_of_the_data_cost(width: int, height: int, labels: int, least: int,
-                                              settings: dict[str, Any]) -> None:
-    assert_fractions_are_defined(combined(labels, min_disparity=least, **settings),
-                                 *pair(width, height))
+@pytest.mark.parametrize(('width', 'height', 'labels', 'changes'), [
+    (65, 20, 16, ALL), (97, 41, 21, {**SUMS, 'min_disparity': -3}),
+    (200, 33, 128, {**SUMS, 'min_disparity': -20}), (85, 40, 18, {**ALL,
+                                                                  'reference_image': 'right'})])
+def test_fractions_are_those_of_the_data_cost(width: int, height: int, labels: int,
+                                              changes: dict[str, Any]) -> None:
+    assert_fractions_are_defined(combined(labels, **changes), *pair(width, height))
 
 
 def test_windows_of_fractions_are_replicated_beyond_a_partition() -> None:
-    rows, columns = partitions.split(70, 2, 8, 0), partitions.split(150, 3, 8, 0)
-    assert rows
-    assert columns
-    parts = partitions.Partitioning(columns, rows)
-    assert_fractions_are_defined(combined(19, min_disparity=-2, **SUMS), *pair(150, 70), parts)
-
-
-def test_the_right_image_as_reference_has_the_fractions_of_the_mirror() -> None:
-    assert_fractions_are_defined(combined(18, reference_image='right', **SUMS), *pair(85, 40))
+    assert_fractions_are_defined(combined(19, min_disparity=-2, **SUMS), *pair(150, 70),
+                                 parts_of(150, 70, 3, 2, 0, 8))
 
 
 def test_fractions_follow_a_subpixel_that_is_switched_while_frames_come() -> None:
@@ -322,23 +275,6 @@ def test_fractions_of_a_slanted_plane_do_not_lock_to_whole_pixels(has_path_sums:
     assert np.sqrt((error ** 2).mean()) < 0.15
 
 
-def test_the_number_of_threads_changes_no_pixel() -> None:
-    images = pair(150, 60)
-    found = [frame(combined(33, num_threads=threads, **SUMS), *images) for threads in (1, 2)]
-    for name in ('disparity', 'label', 'fraction', 'cost_0', 'cost_1', 'cost_2'):
-        np.testing.assert_array_equal(found[0][name], found[1][name])
-
-
-def test_partitions_with_all_of_the_other_as_padding_change_no_label_of_plain_costs() -> None:
-    left, right = pair(160, 40)
-    config = combined(16, iterations=1, levels=1, **ALL)
-    columns = partitions.split(160, 2, 2, 30)
-    assert columns
-    parts = partitions.Partitioning(columns, partitions.Split(40, (0,), (0, 40)))
-    np.testing.assert_array_equal(frame(config, left, right, parts)['label'],
-                                  frame(config, left, right)['label'])
-
-
 def test_the_plan_has_only_what_the_configuration_needs() -> None:
     def names(**changes: Any) -> set[str]:
         return {array.name for array in plan_of(combined(32, **changes), 320, 240).memory.arrays}
@@ -350,7 +286,41 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
     assert sums - costs == {'path_down', 'path_up', 'path_across', 'path_total'}
 
 
-def test_a_truncation_that_16_bits_cannot_hold_is_refused() -> None:
-    assert combined(16, discontinuity_truncation=2047.0, **ALL)
-    with pytest.raises(ConfigError, match='2047'):
-        combined(16, discontinuity_truncation=2048.0, **ALL)
+@pytest.mark.parametrize(('changes', 'says'), [
+    ({'census_weight': 1.0, 'message_type': 'float32'}, 'needs stereo_algorithm bp'),
+    ({'path_sums': True}, 'needs a weight above 0'),
+    ({'discontinuity_first_step': 9.0}, 'at most discontinuity_slope'),
+    ({'discontinuity_edge_threshold': 16}, 'needs a weight above 0'),
+    ({'census_weight': 1.0, 'discontinuity_edge_threshold': 16,
+      'discontinuity_edge_truncation': 6.5}, 'at most discontinuity_truncation'),
+    ({'level_iterations': '3,x'}, 'whole numbers'),
+    ({'level_iterations': '1,2,3', 'levels': 2}, 'at most levels'),
+    ({'grey_weight': 1.0, 'path_sums': True, 'path_step_penalty': 9, 'path_jump_penalty': 5},
+     'at most path_jump_penalty'),
+    ({'census_weight': 1.0, **TRUNCATION, 'discontinuity_truncation': 2048.0}, '2048')])
+def test_what_cannot_be_combined_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        MatcherConfig(**changes)
+
+
+def test_iterations_of_levels_repeat_the_last() -> None:
+    assert MatcherConfig(levels=4, level_iterations='3, 5').iterations_of_levels == (3, 5, 5, 5)
+    assert MatcherConfig(levels=2, iterations=6).iterations_of_levels == (6, 6)
+
+def test_definitions_by_hand() -> None:
+    """|L - R| of grey values, weight 0.5, bound 8; the label beyond the image costs 20."""
+    config = MatcherConfig(grey_weight=0.5, grey_bound=8, disparity_range=2, outside_cost=20,
+                           path_sums=True, path_step_penalty=3, path_jump_penalty=5)
+    cost = naive_costs.combined_cost(*np.array([[[10, 30]], [[13, 70]]], np.uint8), config)
+    # 0.5 * 3 rounded half up; 0.5 * 8, cut from 40; and 0.5 * 8, cut from 17.
+    assert cost.tolist() == [[[2, 20], [4, 4]]]
+    # From the left the second pixel has 9 + 0, 0 + 3; from the right the first 0 + 3, 9 + 0.
+    # Each adds its own cost on the other three ways (a single row: above and below alike).
+    row = np.array([[[0, 9], [9, 0]]], np.uint8)
+    assert naive_costs.path_sums(row, config).tolist() == [[[0, 8], [8, 0]]]
+    # Lines of slope 8 through (-1, 6) and (1, 8) meet at -1/8: two sixteenths to the left.
+    for sides, sixteenths in (((6, 0, 8), -2), ((8, 0, 6), 2), ((5, 5, 9), -8), ((9, 5, 5), 8),
+                              ((16, 0, 15), 1), ((15, 0, 16), 0), ((4, 5, 9), 0)):
+        volume = np.broadcast_to(np.array(sides, np.uint8), (2, 3, 3))
+        found = naive_costs.fractions(volume, np.ones((2, 3), np.int16))
+        assert found.tolist() == [[sixteenths] * 3] * 2

@@ -8,9 +8,10 @@ import itertools
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, StereoMatcher, geometry
+from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.config import preset_names
 from stereo_bp_ros.engines.cpu.outputs import enlarge_confidences, enlarge_disparities
+from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import preprocess
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
@@ -22,7 +23,7 @@ from test.raw_cameras import rectification
 from test.settings import plain, tiled
 
 FACTORS = (2, 3, 4)
-SHAPES = ((24, 36), (25, 37), (11, 23), (7, 6), (2, 50), (1, 1))
+SHAPES = ((25, 37), (7, 6), (2, 50), (1, 1))
 COMBINED = {'stereo_algorithm': 'bp', 'message_type': 'int16', 'census_weight': 0.8,
             'path_sums': True, 'levels': 2, 'iterations': 3, 'discontinuity_slope': 20.0,
             'discontinuity_truncation': 120.0, 'filling': 'plane', 'disp12_max_diff': 1}
@@ -95,10 +96,8 @@ def test_a_frame_is_that_of_the_reduced_images_enlarged(settings: dict[str, obje
 
 
 def test_a_slanted_plane_has_no_steps_of_reduced_pixels() -> None:
-    scene = SlantedPlane()
-    frame = scene.frame(0)
-    config = MatcherConfig.preset('road', downscale=2, num_threads=2,
-                                  disparity_range=64)
+    frame = SlantedPlane().frame(0)
+    config = MatcherConfig.preset('road', downscale=2, num_threads=2, disparity_range=64)
     with StereoMatcher(config, 'cpu') as matcher:
         found = matcher.compute(frame.left, frame.right)
     both = found.valid[:, 100:] & np.isfinite(frame.disparity[:, 100:])
@@ -115,23 +114,15 @@ def test_a_range_that_has_no_whole_number_of_reduced_disparities_is_refused() ->
     assert MatcherConfig(disparity_range=5, downscale=4).reduced.disparity_range == 2
 
 
-def test_little_is_left_to_match_and_to_keep() -> None:
+def test_little_is_left_to_keep() -> None:
     config = MatcherConfig.preset('road')
-    with (StereoMatcher(config, 'cpu') as whole,
-          StereoMatcher(config.replace(downscale=2), 'cpu') as half):
-        whole.prepare(640, 200)
-        half.prepare(640, 200)
-        assert half.memory_plan is not None
-        assert whole.memory_plan is not None
-        assert 5 * half.memory_plan.total < whole.memory_plan.total
-        assert half.size == (640, 200)
+    whole, half = (plan_of(config.replace(downscale=factor), 640, 200).memory.total
+                   for factor in (1, 2))
+    assert 5 * half < whole
 
 
-def test_what_is_too_small_to_be_matched_has_no_valid_pixel() -> None:
-    with StereoMatcher(MatcherConfig(disparity_range=16, downscale=4), 'cpu') as matcher:
-        found = matcher.compute(np.zeros((3, 5), np.uint8), np.zeros((3, 5), np.uint8))
-    assert not found.valid.any()
-    assert geometry.valid_window(matcher.config, 5, 3).width == 0
+#: From the smallest image on, with and without room for a window or a reduced pixel.
+FEW = ((1, 1), (2, 1), (1, 3), (3, 2), (5, 4), (4, 5))
 
 
 @pytest.mark.parametrize('settings', [*KINDS.values(), *slow(
@@ -143,8 +134,7 @@ def test_images_of_a_few_pixels_are_matched(settings: dict[str, object]) -> None
     small = {'disparity_range': 16, 'num_threads': 2, **settings}
     name = small.pop('preset', None)
     config = MatcherConfig.preset(name) if name else MatcherConfig.from_mapping(small)
-    for factor, (width, height) in itertools.product((1, *FACTORS),
-                                                     itertools.product(range(1, 6), repeat=2)):
+    for factor, (width, height) in itertools.product((1, *FACTORS), FEW):
         image = np.random.default_rng(0).integers(0, 256, (height, width), np.uint8)
         with StereoMatcher(config.replace(
                 downscale=factor, min_disparity=0), 'cpu') as matcher:
@@ -157,10 +147,9 @@ def test_images_of_a_few_pixels_are_matched(settings: dict[str, object]) -> None
                                                               config.points_decimation)
 
 
-@pytest.mark.parametrize('factor', FACTORS)
-def test_images_that_are_rectified_to_one_pixel_are_matched(factor: int) -> None:
+def test_images_that_are_rectified_to_one_pixel_are_matched() -> None:
     config = MatcherConfig(stereo_algorithm='sad', disparity_range=16, rectify=True,
-                           rectified_width=1, rectified_height=1, downscale=factor)
+                           rectified_width=1, rectified_height=1, downscale=3)
     left, right = noisy_pair(97, 61)
     to_one = dataclasses.replace(rectification(), rectified_width=1, rectified_height=1)
     with StereoMatcher(config, 'cpu') as matcher:

@@ -1,4 +1,4 @@
-"""The CPU engine as a whole: frames, live settings, memory, compilation."""
+"""The CPU engine as a whole: frames, live settings, memory, threads, compilation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from stereo_bp_ros.types import DERIVED, ENGINE_STAGES, OUTPUTS
 from test.cases import slow
 from test.engines.support.outputs import assert_same, rubbish
 from test.engines.support.pairs import CALIBRATION
+from test.settings import plain
 
 WIDTH, HEIGHT = 96, 50
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     'int16': {},
     'float32': {'message_type': 'float32'},
     'float16': {'message_type': 'float16'},
@@ -30,16 +31,24 @@ KINDS = {
                  'path_step_penalty': 2, 'path_jump_penalty': 10, 'discontinuity_slope': 2.0,
                  'discontinuity_truncation': 10.0},
     'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
+    'tiled': {'stereo_algorithm': 'tiled_bp'},
+    'plain': {'message_type': 'float32', **plain()},
+    'reduced': {'stereo_algorithm': 'sad', 'correlation_window_size': 7, 'downscale': 2},
 }
 
-#: float16 is float32 but for its loads and stores, which test_cpu_vectors.py has.
-NAMES = [*(name for name in KINDS if name != 'float16'), *slow('float16')]
+#: One of every path through the engine; what another number type shares with them is slow.
+NAMES = ['int16', 'exact', 'combined', 'sad', *slow('float32', 'float16', 'tiled', 'plain')]
+
+#: What a process compiles first may hide what it compiles later: in CI each has its own.
+in_processes = pytest.mark.parametrize('names', [
+    [name for name in KINDS if name != 'float16'], *slow(*([name] for name in KINDS))],
+    ids=['most', *KINDS])
 
 
 @pytest.fixture(params=NAMES)
 def config(request: pytest.FixtureRequest) -> MatcherConfig:
     """One configuration of every kind of engine."""
-    return MatcherConfig(disparity_range=16, **KINDS[request.param])
+    return MatcherConfig.from_mapping({'disparity_range': 16, **KINDS[request.param]})
 
 
 def noisy_pair(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -71,64 +80,47 @@ def test_the_right_image_as_reference_is_the_mirror_of_the_left(config: MatcherC
     assert_same(of_right, {name: values[:, ::-1] for name, values in mirrored.items()})
 
 
-def test_a_pixel_of_the_right_reference_matches_one_further_right(
-        textured_pair: Callable[..., Any], config: MatcherConfig) -> None:
-    engine = CpuEngine.of(config.replace(reference_image='right', subpixel=False,
-                                      pre_adjust_disparity=False), WIDTH, HEIGHT)
-    disparity = frame(engine, *textured_pair(WIDTH, HEIGHT, 5))['disparity']
-    assert (disparity[10:-10, 10:-25] == 5).all()
-    # Where the range leaves the left image; with combined costs, where the disparity does.
-    assert (disparity[:, -5 if config.has_combined_cost else -15:] == -1).all()
-
-
-@pytest.mark.parametrize('change', [
+LIVE: tuple[dict[str, Any], ...] = (
     {'uniqueness_ratio': 8.0}, {'texture_threshold': 500}, {'subpixel': False},
     {'disp12_max_diff': 1}, {'median_window_size': 5}, {'speckle_size': 30, 'speckle_range': 0.0},
     {'filling': 'background', 'disp12_max_diff': 1}, {'filling': 'plane', 'disp12_max_diff': 1},
     {'bilateral_passes': 2}, {'bilateral_sigma': 0.5, 'bilateral_passes': 1},
-    {'pre_adjust_disparity': False}],
-    ids=lambda change: next(iter(change)))
-def test_a_live_setting_acts_without_a_new_engine(config: MatcherConfig,
-                                                  change: dict[str, Any]) -> None:
+    {'pre_adjust_disparity': False})
+
+
+def test_live_settings_act_without_a_new_engine(config: MatcherConfig) -> None:
     left, right = noisy_pair()
     engine = CpuEngine.of(config, WIDTH, HEIGHT)
     before = frame(engine, left, right)
-    engine.update(config.replace(**change))
-    after = frame(engine, left, right)
-    assert_same(after, frame(CpuEngine.of(config.replace(**change), WIDTH, HEIGHT), left, right))
-    assert any(not np.array_equal(after[name], before[name], equal_nan=True) for name in OUTPUTS)
+    for change in LIVE:
+        changed = config.replace(**change)
+        engine.update(changed)
+        after = frame(engine, left, right)
+        assert_same(after, frame(CpuEngine.of(changed, WIDTH, HEIGHT), left, right))
+        assert any(not np.array_equal(after[name], before[name], equal_nan=True)
+                   for name in OUTPUTS), change
     engine.update(config)
     assert_same(frame(engine, left, right), before)
 
 
-def test_a_frame_leaves_nothing_behind_for_the_next(config: MatcherConfig) -> None:
-    engine = CpuEngine.of(config, WIDTH, HEIGHT)
-    frame(engine, *noisy_pair(1))
-    assert_same(frame(engine, *noisy_pair(2)),
-                frame(CpuEngine.of(config, WIDTH, HEIGHT), *noisy_pair(2)))
-
-
-def test_outputs_are_the_callers_own(config: MatcherConfig) -> None:
+def test_frames_and_outputs_do_not_depend_on_each_other(config: MatcherConfig) -> None:
     engine = CpuEngine.of(config, WIDTH, HEIGHT)
     first = frame(engine, *noisy_pair(1))
     kept = {name: values.copy() for name, values in first.items()}
-    frame(engine, *noisy_pair(2))
+    second = frame(engine, *noisy_pair(2))
+    assert_same(second, frame(CpuEngine.of(config, WIDTH, HEIGHT), *noisy_pair(2)))
+    for name in OUTPUTS:
+        assert_same(frame(engine, *noisy_pair(2), names=(name,)), {name: second[name]})
     engine.close()
     assert_same(first, kept)
-
-
-def test_an_output_does_not_depend_on_the_others(config: MatcherConfig) -> None:
-    engine = CpuEngine.of(config, WIDTH, HEIGHT)
-    together = frame(engine, *noisy_pair())
-    for name in OUTPUTS:
-        assert_same(frame(engine, *noisy_pair(), names=(name,)), {name: together[name]})
+    with pytest.raises(RuntimeError, match='closed'):
+        frame(engine, *noisy_pair())
 
 
 def test_a_frame_tells_the_time_of_every_stage(config: MatcherConfig) -> None:
     engine = CpuEngine.of(config, WIDTH, HEIGHT)
     image = RawImage.from_array(noisy_pair()[0])
-    timings = engine.compute(image, image, None,
-                             {'disparity': np.empty((HEIGHT, WIDTH), np.float32)})
+    timings = engine.compute(image, image, None, rubbish(('disparity',), (HEIGHT, WIDTH)))
     assert tuple(timings) == ENGINE_STAGES
     assert timings['messages'] > 0
     assert timings['refine'] > 0
@@ -142,7 +134,7 @@ def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
     engine = CpuEngine.of(config, shape[1], shape[0])
     rng = np.random.default_rng(0)
     images = [RawImage.from_array(rng.integers(0, 256, shape, np.uint8)) for _ in range(2)]
-    outputs = {name: OUTPUTS[name].empty(shape) for name in OUTPUTS}
+    outputs = rubbish(OUTPUTS, shape)
     engine.compute(*images, CALIBRATION, outputs)
     tracemalloc.start()
     try:
@@ -172,20 +164,13 @@ def test_memory_stays_within_the_plan(child: Callable[..., str]) -> None:
         'with StereoMatcher(config, "cpu") as matcher:\n'
         '    matcher.compute(*pair)\n'
         '    first = peak()\n'
-        '    for _ in range(10):\n'
+        '    for _ in range(4):\n'
         '        matcher.compute(*pair)\n'
         '    print(json.dumps([first - before, peak() - first, matcher.memory_plan.total]))')
     grown, later, planned = json.loads(outcome)
     images = 480 * 640 * 4
     assert grown < planned + 4 * images         # the result, and Python's own
     assert later < 2 * images
-
-
-def test_sad_cares_for_no_setting_of_belief_propagation() -> None:
-    config = MatcherConfig(disparity_range=16, **KINDS['sad'])
-    unfit = config.replace(data_weight=1000.0)          # int16 messages could not hold it
-    assert_same(frame(CpuEngine.of(unfit, WIDTH, HEIGHT), *noisy_pair()),
-                frame(CpuEngine.of(config, WIDTH, HEIGHT), *noisy_pair()))
 
 
 def test_messages_of_level_0_take_no_memory_for_rows_that_are_done() -> None:
@@ -195,68 +180,70 @@ def test_messages_of_level_0_take_no_memory_for_rows_that_are_done() -> None:
     assert sizes[0] == sizes[1] > 0
 
 
-def test_a_closed_engine_says_so(config: MatcherConfig) -> None:
-    engine = CpuEngine.of(config, WIDTH, HEIGHT)
-    engine.close()
-    with pytest.raises(RuntimeError, match='closed'):
-        frame(engine, *noisy_pair())
-
-
-def test_the_memory_plan_names_every_array_once(config: MatcherConfig) -> None:
-    arrays = plan_of(config, 640, 480).memory.arrays
-    assert len({array.name for array in arrays}) == len(arrays)
-
-
-def test_a_plan_and_grey_images_need_no_numba(child: Callable[..., str]) -> None:
-    assert child('import sys\n'
-                 'from stereo_bp_ros import MatcherConfig, engines\n'
-                 'from stereo_bp_ros.engines.cpu.stages import convert, rectify\n'
-                 'engines.choose(MatcherConfig()).fit(MatcherConfig(), 640, 480).memory\n'
-                 'print("numba" in sys.modules)') == 'False'
-
-
-def test_a_plan_can_be_made_while_another_thread_imports_the_engine(child: Callable[..., str]
-                                                                    ) -> None:
+def test_a_plan_needs_no_numba_and_can_be_made_while_another_thread_imports_the_engine(
+        child: Callable[..., str]) -> None:
     assert child('import sys, types\n'
                  'from stereo_bp_ros import MatcherConfig, engines\n'
+                 'from stereo_bp_ros.engines.cpu.stages import convert, rectify\n'
+                 'config = MatcherConfig(backend="cpu")\n'
+                 'engines.choose(config).fit(config, 640, 480).memory\n'
+                 'print("numba" in sys.modules)\n'
                  'name = "stereo_bp_ros.engines.cpu.simd.runtime"\n'
                  'sys.modules[name] = types.ModuleType(name)     # as it is at first\n'
-                 'print(engines.choose(MatcherConfig(backend="cpu")).free_memory() > 0)') == 'True'
+                 'print(engines.choose(config).free_memory() > 0)') == 'False\nTrue'
 
 
-REDUCED = {**KINDS['sad'], 'downscale': 2}
-
-
-#: Those that come first in a process may compile what those after them have left out.
-@pytest.mark.parametrize('kinds', [
-    [*(KINDS[name] for name in KINDS if name != 'float16'), REDUCED],
-    *slow(*([kind] for kind in (*KINDS.values(), REDUCED)))], ids=['most', *KINDS, 'reduced'])
-def test_after_warm_up_no_frame_compiles(child: Callable[..., str], kinds: Any) -> None:
+@in_processes
+def test_the_number_of_threads_changes_no_pixel(child: Callable[..., str], names: list[str]
+                                                ) -> None:
     outcome = child(
-        'import itertools, numpy as np\n'
+        'import numpy as np\n'
+        'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+        'pair = np.random.default_rng(5).integers(0, 30, (2, 111, 97), dtype=np.uint8)\n'
+        f'for kind in {[KINDS[name] for name in names]!r}:\n'
+        '    for iterations in (5, 11):\n'
+        '        frames = []\n'
+        '        for threads in (1, 2, 3, 4):\n'
+        '            config = MatcherConfig.from_mapping({"disparity_range": 21,\n'
+        '                "num_threads": threads, "iterations": iterations, **kind})\n'
+        '            with StereoMatcher(config, "cpu") as matcher:\n'
+        '                frames.append(matcher.compute(\n'
+        '                    *pair, outputs=("disparity", "confidence")))\n'
+        '        assert len(np.unique(frames[0].disparity)) > 20\n'
+        '        print(all(np.array_equal(getattr(frames[0], name), getattr(other, name))\n'
+        '                  for other in frames for name in ("disparity", "confidence")))',
+        NUMBA_NUM_THREADS='4')
+    assert outcome.split() == ['True'] * 2 * len(names)
+
+
+@in_processes
+def test_after_warm_up_no_frame_compiles(child: Callable[..., str], names: list[str]) -> None:
+    outcome = child(
+        'import numpy as np\n'
         'from stereo_bp_ros import *\n'
         'from stereo_bp_ros.engines import warm_up\n'
         'from stereo_bp_ros.engines.cpu.simd import runtime\n'
-        'live = [{}, {"uniqueness_ratio": 8.0}, {"texture_threshold": 500},\n'
-        '        {"subpixel": False}, {"disp12_max_diff": 1}, {"median_window_size": 3},\n'
-        '        {"median_window_size": 5}, {"speckle_size": 9}, {"filling": "background"},\n'
-        '        {"filling": "plane"}, {"bilateral_passes": 1}]\n'
-        'calibration = Calibration(300, 0.2, 40, 41, 30)\n'
+        'from stereo_bp_ros.images import ENCODINGS\n'
+        'from test.engines.support.pairs import CALIBRATION, random_raw\n'
+        f'live = [{{}}, {{"reference_image": "right"}}, *{LIVE!r}]\n'
         'rng = np.random.default_rng(0)\n'
         'images = [rng.integers(0, 256, shape, dtype) for shape, dtype in\n'
         '          (((50, 96), np.uint8), ((51, 97, 3), np.uint8), ((40, 80), np.uint16))]\n'
-        f'for kind in {kinds!r}:\n'
-        '    config = MatcherConfig(disparity_range=16, backend="cpu", **kind)\n'
+        f'for kind in {[KINDS[name] for name in names]!r}:\n'
+        '    config = MatcherConfig.from_mapping(\n'
+        '        {"disparity_range": 16, "backend": "cpu", **kind})\n'
         '    warm_up(config)\n'
         '    compiled = runtime.compiled_signatures()\n'
         '    assert compiled > 5\n'
-        '    for image, change in itertools.product(images, live):\n'
-        '        for side in ("left", "right"):\n'
-        '            changed = config.replace(reference_image=side, **change)\n'
-        '            with StereoMatcher(changed) as matcher:\n'
-        '                for outputs in (("disparity",), ("depth", "confidence")):\n'
-        '                    matcher.compute(image, image, calibration=calibration,\n'
-        '                                    outputs=outputs)\n'
+        '    frames = [(image, image, change) for change in live for image in images]\n'
+        '    for encoding in ENCODINGS:\n'
+        '        raw = random_raw(encoding, 96, 50)\n'
+        '        frames.append((raw, raw, {}))\n'
+        '    for left, right, change in frames:\n'
+        '        with StereoMatcher(config.replace(**change)) as matcher:\n'
+        '            for outputs in (("disparity",), ("depth", "confidence", "points")):\n'
+        '                matcher.compute(left, right, calibration=CALIBRATION,\n'
+        '                                outputs=outputs)\n'
         '    assert runtime.compiled_signatures() == compiled, kind\n'
         'print("done")')
     assert outcome == 'done'

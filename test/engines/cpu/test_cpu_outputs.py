@@ -1,4 +1,4 @@
-"""What refinement on the CPU publishes: disparity, depth, confidence, each alone and together."""
+"""What refinement on the CPU publishes of disparities: all outputs against their definitions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.matcher_settings import COLOR_MAPS
 from stereo_bp_ros.config.quantisation import NO_SECOND
-from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import refine as stage
-from stereo_bp_ros.types import OUTPUTS
 from test.cases import examples
 from test.engines.support.refinement import (
     CALIBRATION,
@@ -25,9 +23,10 @@ from test.engines.support.refinement import (
     matched,
     plain_sixteenths,
     refine,
-    refined,
     sad,
 )
+
+DEFINED = ('disparity', 'fixed_disparity', 'depth', 'depth_mm', 'disparity_color', 'confidence')
 
 
 @st.composite
@@ -64,102 +63,6 @@ def test_every_value_is_in_the_published_range_or_the_one_invalid_value(config, 
     assert not (valid & outside).any()
 
 
-def test_the_shift_is_subtracted_from_disparities_unless_switched_off():
-    inputs = matched(sad())
-    plain = refine(sad(), inputs)['disparity']
-    shifted = refine(sad(), inputs, MOTORCYCLE)['disparity']
-    np.testing.assert_allclose(shifted - plain, 31.086, atol=1e-5)
-    unshifted = refine(sad(pre_adjust_disparity=False), inputs, MOTORCYCLE)['disparity']
-    np.testing.assert_array_equal(unshifted, plain)
-
-
-@pytest.mark.parametrize('pre_adjust', [True, False])
-def test_depth_is_focal_length_times_baseline_over_the_shifted_disparity(pre_adjust):
-    config = sad(pre_adjust_disparity=pre_adjust, subpixel=False)
-    inputs = matched(config)
-    inputs['label'][10, 40] = 12
-    depth = refine(config, inputs, MOTORCYCLE, ('depth',))['depth']
-    assert depth[10, 40] == np.float32(3979.911 * 0.193001 / (12 + 31.086))
-    assert depth[10, 40] == pytest.approx(17.8277, abs=1e-3)
-    sixteenths = plain_sixteenths(config, inputs)
-    np.testing.assert_array_equal(np.isnan(depth), sixteenths < 0)
-
-
-def test_depth_is_not_a_number_where_the_shifted_disparity_is_not_positive():
-    config = bp(border='keep', subpixel=False)
-    inputs = matched(config)
-    inputs['label'][10, 30:34] = [4, 5, 6, 7]
-    calibration = Calibration(100.0, 0.5, 5.0, 0.0, 0.0)
-    depth = refine(config, inputs, calibration, ('depth',))['depth']
-    np.testing.assert_array_equal(depth[10, 30:34], np.float32([np.nan, np.nan, 50.0, 25.0]))
-
-
-def test_confidence_of_sad_is_the_lead_of_the_best_over_the_second():
-    config = sad(uniqueness_ratio=15.0)
-    inputs = matched(config)
-    inputs['best'][9, 40:44] = [0, 10, 600000, 0]
-    inputs['second'][9, 40:44] = [0, 40, NO_SECOND, 1]
-    results = refine(config, inputs, outputs=('disparity', 'confidence'))
-    best, second = inputs['best'].astype(float), inputs['second'].astype(float)
-    expected = (second - best) / np.maximum(second, 1)
-    expected[second == NO_SECOND] = 1
-    expected[results['disparity'] < 0] = 0
-    np.testing.assert_allclose(results['confidence'], expected, rtol=1e-6)
-    np.testing.assert_array_equal(results['confidence'][9, 40:44], np.float32([0, 0.75, 1, 1]))
-
-
-@pytest.mark.parametrize('message_type', ['int16', 'float32'])
-def test_confidence_of_bp_is_the_lead_over_the_largest_data_cost(message_type):
-    config = bp(message_type=message_type)
-    inputs = matched(config)
-    if message_type == 'float32':
-        inputs['second'][9, 40] = np.inf
-    results = refine(config, inputs, outputs=('disparity', 'confidence'), largest_cost=12.0)
-    lead = inputs['second'].astype(float) - inputs['best'].astype(float)
-    expected = np.clip(lead / 12, 0, 1)
-    expected[results['disparity'] < 0] = 0
-    np.testing.assert_allclose(results['confidence'], expected, rtol=1e-6)
-    assert (expected == 1).any()
-
-
-@pytest.mark.parametrize('config', [
-    sad(min_disparity=-3), sad(reference_image='right', min_disparity=5),
-    bp(border='keep', filling='background'), bp(subpixel=False)], ids=str)
-def test_fixed_point_disparities_are_sixteenths_without_the_calibrations_shift(config):
-    inputs = matched(config)
-    fixed = refine(config, inputs, CALIBRATION, ('fixed_disparity',))['fixed_disparity']
-    unshifted = refine(config.replace(pre_adjust_disparity=False), inputs, CALIBRATION)
-    assert (fixed == 16 * (config.min_disparity - 1)).any() or config.border == 'keep'
-    np.testing.assert_array_equal(fixed, 16 * unshifted['disparity'])
-
-
-@pytest.mark.parametrize('config', [
-    sad(min_disparity=-3), sad(reference_image='right'), bp(border='keep', subpixel=False)],
-    ids=str)
-def test_depth_in_millimetres_is_rounded_half_up_and_0_where_there_is_none(config):
-    inputs = matched(config)
-    results = refine(config, inputs, CALIBRATION, ('fixed_disparity', 'depth_mm'))
-    disparity = results['fixed_disparity'] / 16
-    is_valid = (disparity >= config.min_disparity) & (disparity > 0)
-    exact = 1000 * (500 * 0.12) / np.where(is_valid, disparity, 1)
-    expected = np.where(is_valid & (exact < 65535.5), np.floor(exact + 0.5), 0)
-    np.testing.assert_array_equal(results['depth_mm'], expected)
-    assert np.unique(expected).size > 10
-
-
-def test_depth_in_millimetres_ends_at_65535():
-    config = bp(border='keep', subpixel=False)
-    inputs = matched(config)
-    inputs['label'][10, 30:36] = [0, 1, 2, 4, 8, 16]
-    for focal, expected in (
-            (655.355, [0, 0, 32768, 16384, 8192, 4096]),    # 65535.5: half up
-            (655.354, [0, 65535, 32768, 16384, 8192, 4096]),
-            (0.004, [0, 0, 0, 0, 0, 0]), (0.005, [0, 1, 0, 0, 0, 0]), (1e9, [0] * 6)):
-        calibration = Calibration(focal, 0.1, 0.0, 0.0, 0.0)
-        found = refine(config, inputs, calibration, ('depth_mm',))['depth_mm']
-        np.testing.assert_array_equal(found[10, 30:36], expected, err_msg=str(focal))
-
-
 def colored(config, fixed):
     """The picture of sixteenths, with OpenCV alone."""
     pixels = fixed / 16 - config.min_disparity
@@ -170,41 +73,73 @@ def colored(config, fixed):
     return picture
 
 
+def defined(config, inputs, calibration, largest_cost):
+    """Every output of what matching hands over, with no filter."""
+    values = plain_sixteenths(config, inputs)
+    lead = inputs['second'].astype(float) - inputs['best']
+    if config.stereo_algorithm == 'sad':
+        confidence = np.where(inputs['second'] == NO_SECOND, 1,
+                              lead / np.maximum(inputs['second'], 1))
+    else:
+        confidence = np.clip(lead / largest_cost, 0, 1)
+    confidence[values < 0] = 0
+    if config.reference_image == 'right':
+        values, confidence = values[:, ::-1], confidence[:, ::-1]
+    is_valid = values >= 0
+    fixed = 16 * config.min_disparity + values
+    shifted = fixed / 16 - calibration.shift
+    is_in_front = is_valid & (shifted > 0)
+    depth = calibration.focal_px * calibration.baseline_m / np.where(is_in_front, shifted, 1)
+    is_kept = is_in_front & (1000 * depth < 65535.5)
+    return {
+        'fixed_disparity': fixed,
+        'disparity': (shifted if config.pre_adjust_disparity else fixed / 16).astype(np.float32),
+        'depth': np.where(is_in_front, depth, np.nan).astype(np.float32),
+        'depth_mm': np.where(is_kept, np.floor(1000 * depth + 0.5), 0),
+        'disparity_color': colored(config, fixed), 'confidence': confidence.astype(np.float32)}
+
+
+@pytest.mark.parametrize('calibration', [CALIBRATION, MOTORCYCLE, Calibration(
+    100.0, 0.5, 5.0, 0.0, 0.0)], ids=['parallel', 'verged', 'behind'])
+@pytest.mark.parametrize('config', [
+    sad(), sad(subpixel=False), sad(reference_image='right', min_disparity=5),
+    sad(min_disparity=-7, color_range=7, color_map='jet'), sad(color_range=4096),
+    sad(pre_adjust_disparity=False), bp(), bp(subpixel=False, disparity_range=2),
+    bp(message_type='int16', color_range=100), bp(border='keep', min_disparity=5),
+    bp(border='keep', reference_image='right', pre_adjust_disparity=False)], ids=str)
+def test_every_output_is_as_defined(config, calibration):
+    inputs = matched(config)
+    none = np.inf if inputs['second'].dtype == np.float32 else NO_SECOND
+    inputs['best'][9, 40:44], inputs['second'][9, 40:44] = [0, 10, 600000, 0], [0, 40, none, 1]
+    found = refine(config, inputs, calibration, DEFINED, largest_cost=12.0)
+    for name, values in defined(config, inputs, calibration, 12.0).items():
+        if name in ('depth', 'confidence'):
+            np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def test_ends_of_the_ranges_of_depth_and_colors():
+    config = bp(border='keep', subpixel=False, color_map='jet')
+    inputs = matched(config)
+    inputs['label'][10, 30:37] = [0, 1, 2, 4, 8, 19, -1]
+    for focal, expected in (
+            (655.355, [0, 0, 32768, 16384, 8192, 3449, 0]),    # 65535.5: half up
+            (655.354, [0, 65535, 32768, 16384, 8192, 3449, 0]),
+            (0.004, [0] * 7), (0.005, [0, 1, 0, 0, 0, 0, 0]), (1e9, [0] * 7)):
+        calibration = Calibration(focal, 0.1, 0.0, 0.0, 0.0)
+        found = refine(config, inputs, calibration, ('depth_mm', 'disparity_color'))
+        np.testing.assert_array_equal(found['depth_mm'][10, 30:37], expected, err_msg=str(focal))
+    np.testing.assert_array_equal(found['disparity_color'][10, [30, 35, 36]],
+                                  [[128, 0, 0], [0, 0, 128], [0, 0, 0]])
+
+
 @pytest.mark.parametrize('color_map', COLOR_MAPS)
 def test_every_color_map_is_opencvs(color_map):
     config = sad(color_map=color_map)
-    inputs = matched(config)
-    results = refine(config, inputs, CALIBRATION, ('fixed_disparity', 'disparity_color'))
+    results = refine(config, matched(config), CALIBRATION, ('fixed_disparity', 'disparity_color'))
     np.testing.assert_array_equal(results['disparity_color'],
                                   colored(config, results['fixed_disparity']))
-
-
-@pytest.mark.parametrize('config', [
-    sad(min_disparity=-3, color_range=7), sad(reference_image='right', color_range=100),
-    bp(border='keep', filling='background'), bp(subpixel=False), bp(disparity_range=2),
-    sad(color_range=4096)], ids=str)
-def test_colors_are_spread_over_their_range_from_the_first_disparity_on(config):
-    inputs = matched(config)
-    results = refine(config, inputs, MOTORCYCLE, ('fixed_disparity', 'disparity_color'))
-    np.testing.assert_array_equal(results['disparity_color'],
-                                  colored(config, results['fixed_disparity']))
-
-
-def test_without_a_range_the_first_and_the_last_disparity_have_the_first_and_last_color():
-    config = bp(border='keep', subpixel=False, color_map='jet')
-    inputs = matched(config)
-    inputs['label'][10, 30:33] = [0, 19, -1]
-    picture = refine(config, inputs, outputs=('disparity_color',))['disparity_color']
-    np.testing.assert_array_equal(picture[10, 30:33], [[128, 0, 0], [0, 0, 128], [0, 0, 0]])
-
-
-@pytest.mark.parametrize('name', OUTPUTS)
-@pytest.mark.parametrize('config', [sad(), bp(), sad(reference_image='right')], ids=str)
-def test_each_output_is_the_same_alone_and_with_the_others(config, name):
-    inputs = matched(config)
-    together = refine(config, inputs, CALIBRATION, OUTPUTS)
-    np.testing.assert_array_equal(refine(config, inputs, CALIBRATION, (name,))[name],
-                                  together[name])
 
 
 @pytest.mark.parametrize(('config', 'outputs', 'expected'), [
@@ -215,40 +150,3 @@ def test_each_output_is_the_same_alone_and_with_the_others(config, name):
 ])
 def test_only_what_is_needed_is_asked_for(config, outputs, expected):
     assert stage.needs(config, outputs) == expected
-
-
-@pytest.mark.parametrize('make', [sad, bp])
-def test_what_is_not_needed_is_not_read(make):
-    inputs = matched(make())
-    other = {**inputs, **{name: np.full_like(inputs[name], 1)
-                          for name in ('best', 'second', 'right_label', 'grey')}}
-    np.testing.assert_array_equal(refined(make(), other), refined(make(), inputs))
-
-
-@pytest.mark.parametrize(('width', 'height'), [(1, 1), (3, 2), (8, 40), (60, 1)])
-@pytest.mark.parametrize('make', [sad, bp])
-def test_an_empty_valid_window_gives_an_invalid_frame(make, width, height):
-    config = make(median_window_size=5, speckle_size=3, filling='background',
-                  texture_threshold=5, disp12_max_diff=1, uniqueness_ratio=5.0)
-    inputs = matched(config, width, height)
-    results = refine(config, inputs, CALIBRATION, OUTPUTS)
-    assert (results['disparity'] == -1).all()
-    assert np.isnan(results['depth']).all()
-    assert (results['confidence'] == 0).all()
-
-
-@pytest.mark.parametrize('first', [sad(), bp(), bp(message_type='int16')], ids=str)
-def test_no_live_setting_compiles_anything(first):
-    inputs = matched(first)
-    refine(first, inputs)
-    compiled = runtime.compiled_signatures()
-    everything = first.replace(
-        uniqueness_ratio=12.5, texture_threshold=40, disp12_max_diff=2, median_window_size=5,
-        speckle_size=10, speckle_range=1.5, filling='background', subpixel=False,
-        pre_adjust_disparity=False, sobel_scale=0.5)
-    refine(everything, inputs, CALIBRATION, OUTPUTS, largest_cost=7)
-    if first.stereo_algorithm == 'bp':
-        refine(everything.replace(border='keep', reference_image='right'), inputs, MOTORCYCLE,
-               OUTPUTS)
-    # The texture's own kernel belongs to preprocessing and has one signature in all.
-    assert runtime.compiled_signatures() - compiled <= 1

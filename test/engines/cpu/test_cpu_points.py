@@ -12,12 +12,10 @@ import pytest
 from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.outputs import Finished, fill
-from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError, InputError
 from stereo_bp_ros.images import ENCODINGS, RawImage
-from test.engines.cpu.test_cpu_convert import padded, random_pixels
 from test.engines.support import naive_points as naive
-from test.engines.support.pairs import noisy_pair
+from test.engines.support.pairs import noisy_pair, random_raw
 from test.other_nodes import points_of_disparity
 
 VERGED = Calibration(focal_px=300.0, baseline_m=0.2, cx_left=14.25, cx_right=17.5, cy=9.75,
@@ -27,22 +25,19 @@ LIVE = ({}, {'points_decimation': 2}, {'points_decimation': 7}, {'points_min_dep
         {'points_max_depth': 9.5}, {'points_min_depth': 5.0, 'points_max_depth': 10.0})
 
 
-def sixteenths_of(height, width, seed=0):
-    """Sixteenths from 0 on, a fifth of them invalid."""
-    random = np.random.default_rng(seed)
-    found = random.integers(0, 300, (height, width)).astype(np.int16)
-    found[random.random(found.shape) < 0.2] = -16
-    return found
-
-
-def points_of(sixteenths, raw, config, calibration):
+def check(raw, config, calibration):
+    """Compare points of sixteenths, a fifth of them invalid, with those of the definition."""
+    random = np.random.default_rng(0)
+    sixteenths = random.integers(0, 300, (raw.height, raw.width)).astype(np.int16)
+    sixteenths[random.random(sixteenths.shape) < 0.2] = -16
     arrays = {name: np.full(shape, 91, dtype)
               for name, shape, dtype in scratch.convert(raw.width, raw.height)}
-    step = config.points_decimation
-    out = np.full((*sixteenths[::step, ::step].shape, 4), 77, np.float32)
+    expected = naive.points(sixteenths, raw, config, calibration)
+    found = np.full_like(expected, 77)
     fill(Finished(sixteenths, config.min_disparity, raw, config, calibration, arrays),
-         {'points': out}, collections.defaultdict(float))
-    return out
+         {'points': found}, collections.defaultdict(float))
+    same_bits(found, expected)
+    return found
 
 
 def same_bits(found, expected):
@@ -52,51 +47,27 @@ def same_bits(found, expected):
 @pytest.mark.parametrize('reference', ['left', 'right'])
 @pytest.mark.parametrize('live', LIVE, ids=str)
 def test_points_have_the_bits_of_the_definition(live, reference):
-    raw = padded(random_pixels('bgr8'), 'bgr8', padding=5)
     config = MatcherConfig(reference_image=reference, min_disparity=-2, **live)
-    sixteenths = sixteenths_of(raw.height, raw.width)
-    found = points_of(sixteenths, raw, config, VERGED)
-    same_bits(found, naive.points(sixteenths, raw, config, VERGED))
+    found = check(random_raw('bgr8', 34, 19), config, VERGED)
     assert 0 < np.isnan(found[:, :, 2]).sum() < found[:, :, 2].size
 
 
 @pytest.mark.parametrize('big_endian', [False, True])
 @pytest.mark.parametrize('encoding', ENCODINGS)
 def test_points_of_every_encoding_have_its_colours_or_its_grey_values(encoding, big_endian):
-    raw = padded(random_pixels(encoding), encoding, padding=5, big_endian=big_endian)
     config = MatcherConfig(mono16_scale=1 / 200, points_decimation=2 if big_endian else 1)
-    found = points_of(sixteenths_of(raw.height, raw.width), raw, config, PARALLEL)
-    step = config.points_decimation
-    np.testing.assert_array_equal(found[..., 3].copy().view(np.uint32),
-                                  naive.packed_colours(raw, config)[::step, ::step])
+    check(random_raw(encoding, 34, 19, big_endian=big_endian), config, PARALLEL)
 
 
 @pytest.mark.parametrize('shape', [(1, 1), (1, 40), (40, 1), (3, 17)])
 def test_images_of_any_size_have_points(shape):
-    raw = RawImage.from_array(np.zeros(shape, np.uint8))
-    config = MatcherConfig(points_decimation=2)
-    sixteenths = sixteenths_of(*shape)
-    same_bits(points_of(sixteenths, raw, config, PARALLEL),
-              naive.points(sixteenths, raw, config, PARALLEL))
+    check(RawImage.from_array(np.zeros(shape, np.uint8)), MatcherConfig(points_decimation=2),
+          PARALLEL)
 
 
-def test_no_encoding_and_no_live_setting_compiles_anything():
-    raw = RawImage.from_array(np.zeros((9, 12), np.uint8))
-    sixteenths = sixteenths_of(9, 12)
-    points_of(sixteenths, raw, MatcherConfig(), PARALLEL)
-    compiled = runtime.compiled_signatures()
-    for encoding in ENCODINGS:
-        for live in LIVE:
-            image = padded(random_pixels(encoding), encoding, padding=3)
-            points_of(sixteenths_of(image.height, image.width), image, MatcherConfig(**live),
-                      PARALLEL)
-    points_of(sixteenths, raw, MatcherConfig(reference_image='right'), VERGED)
-    assert runtime.compiled_signatures() == compiled
-
-
-def camera_info(focal, focal_y, cx, cy, baseline=0.0):
+def camera_info(cx, baseline=0.0):
     return types.SimpleNamespace(
-        p=[focal, 0.0, cx, -focal * baseline, 0.0, focal_y, cy, 0.0, 0.0, 0.0, 1.0, 0.0],
+        p=[420.0, 0.0, cx, -420.0 * baseline, 0.0, 205.0, 36.0, 0.0, 0.0, 0.0, 1.0, 0.0],
         binning_x=2, binning_y=1, width=0, height=0,
         roi=types.SimpleNamespace(x_offset=4, y_offset=6, width=0, height=0))
 
@@ -110,13 +81,12 @@ def test_points_are_those_of_stereo_image_procs_point_cloud_node(cx_right, setti
 
     The other node's computation is repeated, not run.
     """
-    images = noisy_pair(131, 60)
-    left = camera_info(420.0, 205.0, 64.0, 36.0)
-    right = camera_info(420.0, 205.0, cx_right, 36.0, baseline=0.12)
+    left, right = camera_info(64.0), camera_info(cx_right, baseline=0.12)
     config = MatcherConfig(disparity_range=24, pre_adjust_disparity=cx_right == 64.0,
                            **settings)
     with StereoMatcher(config, 'cpu') as matcher:
-        frame = matcher.compute(*images, calibration=Calibration.from_camera_info(left, right),
+        frame = matcher.compute(*noisy_pair(131, 60),
+                                calibration=Calibration.from_camera_info(left, right),
                                 outputs=('disparity', 'points'))
     expected = points_of_disparity(frame.disparity, left, right)
     # The other node has points behind the camera, too.

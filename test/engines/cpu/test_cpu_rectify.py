@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tracemalloc
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_every_encoding_is_converted_and_then_remapped(encoding: str, side: str)
     np.testing.assert_array_equal(rectified(raw, found, side), expected)
 
 
-@pytest.mark.parametrize('shape', [(1, 2), (2, 2), (1, 40), (41, 1), (7, 9), (61, 97)])
+@pytest.mark.parametrize('shape', [(1, 2), (1, 40), (41, 1), (7, 9)])
 @pytest.mark.parametrize('encoding', ['mono8', 'mono16', 'bgr8'])
 def test_images_of_any_size_are_remapped_by_the_definition(encoding: str,
                                                            shape: tuple[int, int]) -> None:
@@ -83,13 +84,6 @@ def test_images_of_any_size_are_remapped_by_the_definition(encoding: str,
     found = rectification(size=shape[::-1])
     np.testing.assert_array_equal(rectified(raw, found, 'left'),
                                   remapped(grey_of(raw), *found.maps('left')))
-
-
-def test_a_camera_that_is_rectified_already_keeps_its_image() -> None:
-    k = (80, 0, 46, 0, 80, 30, 0, 0, 1)
-    found = rectification(k=k, d=(0.0,) * 5, r=(0.0,) * 9, size=(WIDTH, HEIGHT))
-    raw = random_raw('rgb8')
-    np.testing.assert_array_equal(rectified(raw, found, 'left'), grey_of(raw))
 
 
 @pytest.mark.parametrize(('model', 'd'), MODELS)
@@ -124,7 +118,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize('factor', [1, 2])
-@pytest.mark.parametrize('encoding', ['mono8', 'bayer_rggb8', 'mono16'])
+@pytest.mark.parametrize('encoding', ['bayer_rggb8', 'mono16'])
 @pytest.mark.parametrize('reference', ['left', 'right'])
 @pytest.mark.parametrize('kind', KINDS)
 def test_raw_images_are_matched_as_their_rectified_images(kind: str, reference: str,
@@ -139,51 +133,55 @@ def test_raw_images_are_matched_as_their_rectified_images(kind: str, reference: 
     rectified_pair = [remapped(grey_of(raw), *found.maps(side))
                       for raw, side in zip(raws, ('left', 'right'), strict=True)]
     seen = rectified_pair[reference == 'right']
+    assert frame.points is not None
+    levels = frame.points[..., 3].copy().view(np.uint32) // 0x10101
     if encoding == 'mono16':
         # No array has grey values with fractions: those of images of 8 bits are close.
-        levels = np.floor(np.minimum(seen, 255) + 0.5)
-        assert frame.points is not None
-        colors = frame.points[..., 3].copy().view(np.uint32)
-        if factor == 1:
-            np.testing.assert_array_equal(colors, levels.astype(np.uint32) * 0x10101)
-        assert (colors % 0x10101 == 0).all()
+        rounded = np.floor(np.minimum(seen, 255) + 0.5)
+        assert factor > 1 or np.array_equal(levels, rounded)
         return
     with StereoMatcher(config.replace(rectify=False)) as matcher:
         expected = matcher.compute(*rectified_pair, calibration=found.calibration,
                                    outputs=outputs)
     for name in outputs[:3]:
         np.testing.assert_array_equal(getattr(frame, name), getattr(expected, name))
-    assert frame.points is not None
     np.testing.assert_array_equal(frame.points[..., :3], expected.points[..., :3])
-    colors = frame.points[..., 3].copy().view(np.uint32) // 0x10101
     reduced = naive_downscale.reduced(seen, factor) if factor > 1 else seen
-    np.testing.assert_array_equal(colors, naive_downscale.repeated(reduced, factor, seen.shape))
+    np.testing.assert_array_equal(levels, naive_downscale.repeated(reduced, factor, seen.shape))
     assert frame.valid_window == expected.valid_window
+
+
+SIZE = 320, 240
+ROAD = MatcherConfig.preset('road', backend='cpu', disparity_range=32, rectify=True)
 
 
 def large(side: str, **fields: Any) -> Any:
     """Of 320 x 240 pixels and 260 of focal length."""
     offset = 0.0 if side == 'left' else -260.0 * BASELINE
-    return camera_info(side, size=(320, 240), k=(265, 0, 163, 0, 262, 118, 0, 0, 1),
+    return camera_info(side, size=SIZE, k=(265, 0, 163, 0, 262, 118, 0, 0, 1),
                        p=(260, 0, 158.5, offset, 0, 260, 121.5, 0, 0, 0, 1, 0), **fields)
 
 
+@functools.cache
+def raw_pair(disparity: float, model: str = 'plumb_bob', d: Any = PLUMB_BOB
+             ) -> list[np.ndarray]:
+    """What distorted and verged cameras see of a plane."""
+    return [raw_image(image, large(side, model=model, d=d)) for image, side in zip(
+        scene(*SIZE, disparity), ('left', 'right'), strict=True)]
+
+
 @pytest.mark.parametrize(('model', 'd', 'reference'), [
-    (*MODELS[1], 'left'), (*MODELS[5], 'right'),
-    *slow((*MODELS[1], 'right'), (*MODELS[4], 'left'), (*MODELS[4], 'right'),
-          (*MODELS[5], 'left'))])
+    (*MODELS[1], 'left'), *slow((*MODELS[4], 'left'), (*MODELS[5], 'right'))])
 def test_a_distorted_pair_of_verged_cameras_has_the_disparity_of_the_ideal_pair(
         model: str, d: Any, reference: str) -> None:
-    ideal = scene(320, 240, 12.5)
-    infos = [large(side, model=model, d=d) for side in ('left', 'right')]
-    raw = [raw_image(image, info) for image, info in zip(ideal, infos, strict=True)]
-    found = Rectification.from_camera_info(*infos)
-    config = MatcherConfig.preset('road', backend='cpu', disparity_range=32, rectify=True,
-                                  reference_image=reference)
+    raw = raw_pair(12.5, model, d)
+    found = Rectification.from_camera_info(*(
+        large(side, model=model, d=d) for side in ('left', 'right')))
+    config = ROAD.replace(reference_image=reference)
     with StereoMatcher(config) as matcher:
         frame = matcher.compute(*raw, rectification=found, outputs=('disparity', 'depth'))
     with StereoMatcher(config.replace(rectify=False)) as matcher:
-        expected = matcher.compute(*ideal)
+        expected = matcher.compute(*scene(*SIZE, 12.5))
         untouched = matcher.compute(*raw)
     inside = (slice(30, -30), slice(60, -60))
     both = frame.valid[inside] & expected.valid[inside]
@@ -196,41 +194,27 @@ def test_a_distorted_pair_of_verged_cameras_has_the_disparity_of_the_ideal_pair(
     assert wrong.mean() > 0.5
 
 
-def test_a_region_of_interest_and_binning_give_the_disparity_of_their_pixels() -> None:
-    ideal = scene(320, 240, 12.0)
-    infos = [large(side) for side in ('left', 'right')]
-    raw = [raw_image(image, info) for image, info in zip(ideal, infos, strict=True)]
-    config = MatcherConfig.preset('road', backend='cpu', disparity_range=32, rectify=True)
-    with StereoMatcher(config) as matcher:
-        pieces = [np.ascontiguousarray(image[20:220, 40:300]) for image in raw]
-        cropped = Rectification.from_camera_info(*(
-            large(side, roi=(40, 20, 260, 200)) for side in ('left', 'right')))
-        assert abs(np.median(matcher.compute(
-            *pieces, rectification=cropped).disparity[40:-40, 60:-40]) - 12) < 0.1
-        # A binned pixel is where the first of its four was: as CameraInfo means it.
-        binned = Rectification.from_camera_info(*(
-            large(side, binning=(2, 2)) for side in ('left', 'right')))
-        halves = [np.ascontiguousarray(cv2.GaussianBlur(image, (0, 0), 0.8)[::2, ::2])
-                  for image in raw]
-        found = matcher.compute(*halves, rectification=binned)
-        assert abs(np.median(found.disparity[20:-20, 40:-20]) - 6) < 0.1
-
-
-def test_rectified_images_may_have_a_size_of_their_own() -> None:
-    ideal = scene(320, 240, 12.0)
-    infos = [large(side) for side in ('left', 'right')]
-    raw = [raw_image(image, info) for image, info in zip(ideal, infos, strict=True)]
-    config = MatcherConfig.preset('road', backend='cpu', disparity_range=32, rectify=True,
-                                  rectified_width=200, rectified_height=150)
-    found = Rectification.from_camera_info(*infos, 200, 150)
-    with StereoMatcher(config) as matcher:
-        frame = matcher.compute(*raw, rectification=found, outputs=('disparity', 'depth'))
-        assert matcher.size == (320, 240)
-    assert frame.disparity.shape == (150, 200)
-    assert abs(np.median(frame.disparity[20:-20, 40:-20]) - 7.5) < 0.1
-    assert found.calibration.focal_px == 162.5
-    assert np.nanmedian(frame.depth[20:-20, 40:-20]) == pytest.approx(260 * BASELINE / 12,
-                                                                      rel=0.02)
+def test_a_region_binning_and_a_size_of_their_own_give_the_disparity_of_their_pixels() -> None:
+    raw = raw_pair(12.5)
+    pieces = [np.ascontiguousarray(image[20:220, 40:300]) for image in raw]
+    # A binned pixel is where the first of its four was: as CameraInfo means it.
+    halves = [np.ascontiguousarray(cv2.GaussianBlur(image, (0, 0), 0.8)[::2, ::2])
+              for image in raw]
+    for fields, size, images, shape, ratio in (
+            ({'roi': (40, 20, 260, 200)}, (0, 0), pieces, (200, 260), 1),
+            ({'binning': (2, 2)}, (0, 0), halves, (120, 160), 0.5),
+            ({}, (200, 150), raw, (150, 200), 0.625)):
+        config = ROAD.replace(rectified_width=size[0], rectified_height=size[1])
+        found = Rectification.from_camera_info(*(
+            large(side, **fields) for side in ('left', 'right')), *size)
+        with StereoMatcher(config) as matcher:
+            frame = matcher.compute(*images, rectification=found, outputs=('disparity', 'depth'))
+            assert matcher.size == images[0].shape[::-1]
+        assert frame.disparity.shape == shape
+        inside = (slice(20, -20), slice(40, -20))
+        assert abs(np.median(frame.disparity[inside]) - 12.5 * ratio) < 0.1
+        assert found.calibration.focal_px == 260 * ratio
+        assert np.nanmedian(frame.depth[inside]) == pytest.approx(260 * BASELINE / 12.5, rel=0.02)
 
 
 def test_another_rectification_counts_from_its_first_frame_on() -> None:

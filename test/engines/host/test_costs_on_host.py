@@ -24,6 +24,7 @@ from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.partitions import Partition, Partitioning
 from test.engines.support.host_arena import HostArena
 from test.engines.support.host_cuda import HostKernels
+from test.engines.support.pairs import parts_of
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 
@@ -132,48 +133,43 @@ def configured(disparities: int, *weights: dict[str, Any], **changes: Any) -> Ma
     return MatcherConfig(disparity_range=disparities, **{**values, **changes})
 
 
-@pytest.mark.parametrize(('weights', 'changes'), [
-    ((CENSUS,), {'census_window': '7x5'}),
-    ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 3.0}),
-    ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 0.02, 'residual_window_size': 21}),
-    *slow(((CENSUS,), {'census_window': '5x5'}),
-          ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
-          ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}),
-          ((GREY,), {'grey_bound': 255}),
-          ((RESIDUAL,), {'residual_window_size': 3, 'outside_cost': 255}))])
-def test_costs_are_what_is_defined(weights: Any, changes: dict[str, Any]) -> None:
-    check(configured(16, *weights, min_disparity=-5, levels=1, **changes), 71, 9)
+@pytest.mark.parametrize(('disparities', 'size', 'weights', 'changes'), [
+    # One cost and all, with weights at both ends.
+    *((16, (71, 9), weights, {'min_disparity': -5, 'levels': 1, **changes})
+      for weights, changes in (
+        ((CENSUS,), {'census_window': '7x5'}),
+        ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 3.0}),
+        ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 0.02, 'residual_window_size': 21}))),
+    *slow(*((16, (71, 9), weights, {'min_disparity': -5, 'levels': 1, **changes})
+            for weights, changes in (
+        ((CENSUS,), {'census_window': '5x5'}),
+        ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
+        ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}),
+        ((GREY,), {'grey_bound': 255}),
+        ((RESIDUAL,), {'residual_window_size': 3, 'outside_cost': 255})))),
+    # Path sums and the pyramid.
+    *((disparities, size, (CENSUS, SOBEL, PATHS), {'min_disparity': least})
+      for disparities, least, size in ((21, 0, (37, 7)), (128, 0, (40, 9)), (300, -150, (17, 4)))),
+    *slow(*((disparities, size, (CENSUS, SOBEL, PATHS), {'min_disparity': least})
+            for disparities, least, size in (
+        (2, 0, (17, 5)), (16, -7, (19, 6)), (64, 3, (33, 5)), (192, -60, (18, 5))))),
+    *((21, (25, 13), (CENSUS, SOBEL, PATHS), {
+        'levels': 1, 'census_weight': 4.0, 'path_step_penalty': step, 'path_jump_penalty': jump})
+      for step, jump in ((0, 0), (255, 255), (3, 9)))], ids=str)
+def test_costs_are_what_is_defined(disparities: int, size: tuple[int, int], weights: Any,
+                                   changes: dict[str, Any]) -> None:
+    check(configured(disparities, *weights, **changes), *size)
 
 
-@pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height'), [
-    (21, 0, 37, 7), (128, 0, 40, 9), (300, -150, 17, 4),
-    *slow((2, 0, 17, 5), (16, -7, 19, 6), (64, 3, 33, 5), (192, -60, 18, 5))])
-def test_path_sums_and_the_pyramid_are_what_is_defined(disparities: int, min_disparity: int,
-                                                       width: int, height: int) -> None:
-    check(configured(disparities, CENSUS, SOBEL, PATHS, min_disparity=min_disparity), width,
-          height)
-
-
-@pytest.mark.parametrize('changes', [
-    {'path_step_penalty': 0, 'path_jump_penalty': 0}, {'path_step_penalty': 255,
-                                                       'path_jump_penalty': 255},
-    {'path_step_penalty': 3, 'path_jump_penalty': 9}])
-def test_paths_take_the_steps_that_they_pay_for(changes: dict[str, int]) -> None:
-    check(configured(21, CENSUS, SOBEL, PATHS, levels=1, census_weight=4.0, **changes), 25, 13)
-
-
-@pytest.mark.parametrize(('truncation', 'levels'), [(20.0, 4), (2047.0, 5)])
-def test_coarse_costs_are_cut_at_four_truncations(truncation: float, levels: int) -> None:
-    check(configured(21, CENSUS, GREY, discontinuity_truncation=truncation, levels=levels,
-                     census_weight=16.0), 45, 19)
+def test_coarse_costs_are_cut_at_four_truncations() -> None:
+    for truncation, levels in ((20.0, 4), (2047.0, 5)):
+        check(configured(21, CENSUS, GREY, discontinuity_truncation=truncation, levels=levels,
+                         census_weight=16.0), 45, 19)
 
 
 def test_partitions_see_whole_images_and_sum_up_their_own_paths() -> None:
-    across, down = partitions.split(45, 2, 4, 4), partitions.split(24, 2, 4, 4)
-    assert across is not None
-    assert down is not None
     check(configured(21, CENSUS, SOBEL, PATHS, min_disparity=-3, levels=1), 45, 24,
-          Partitioning(across, down))
+          parts_of(45, 24, 2, 2, 4, 4))
 
 
 def test_smoothed_images_are_rounded_half_up() -> None:
@@ -190,25 +186,16 @@ def test_smoothed_images_are_rounded_half_up() -> None:
     assert np.array_equal(frame.volume(), naive_costs.combined_cost(*grey, config))
 
 
-@pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height'), [
-    (2, 0, 17, 5), (16, -7, 43, 20), (21, 0, 37, 7), (64, 3, 65, 17), (128, 0, 40, 9),
-    (300, -150, 33, 17)])
+@pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height', 'cuts'), [
+    (2, 0, 17, 5, (1, 1)), (21, -3, 75, 40, (3, 2)), (128, 0, 40, 9, (1, 1)),
+    *slow((16, -7, 43, 20, (1, 1)), (64, 3, 65, 17, (1, 1)), (300, -150, 33, 17, (1, 1)))])
 def test_fractions_are_what_is_defined(disparities: int, min_disparity: int, width: int,
-                                       height: int) -> None:
+                                       height: int, cuts: tuple[int, int]) -> None:
+    """Their windows are replicated beyond a partition."""
     config = configured(disparities, CENSUS, SOBEL, min_disparity=min_disparity, levels=1)
-    check_fractions(config, partitions.whole(width, height), width, height)
-
-
-def test_windows_of_fractions_are_replicated_beyond_a_partition() -> None:
-    across, down = partitions.split(75, 3, 2, 0), partitions.split(40, 2, 2, 0)
-    assert across is not None
-    assert down is not None
-    check_fractions(configured(21, CENSUS, RESIDUAL, PATHS, min_disparity=-3),
-                    Partitioning(across, down), 75, 40)
-
-
-def check_fractions(config: MatcherConfig, parts: Partitioning, width: int, height: int) -> None:
     left, right = pair(width, height)
+    parts = parts_of(width, height, *cuts, 0)
+    assert parts.count == cuts[0] * cuts[1]
     whole = naive_costs.combined_cost(left, right, config)
     # Those of least cost mostly, and any others.
     rng = np.random.default_rng(0)
@@ -238,10 +225,7 @@ def test_fractions_come_after_the_labels_and_before_anything_is_published(
 
     monkeypatch.setattr(compiler, 'kernel', lambda _device, _file, name: Recorded(name))
     config = configured(21, CENSUS, SOBEL, subpixel=has_fractions)
-    across, down = partitions.split(128, 2, 8, padding), partitions.split(40, 1, 8, 0)
-    assert across is not None
-    assert down is not None
-    parts = Partitioning(across, down) if padding else partitions.whole(128, 40)
+    parts = parts_of(128, 40, 2, 1, padding, 8) if padding else partitions.whole(128, 40)
     plan = plan_of(config, 128, 40, parts=parts)
     context = Context(TYPICAL, config, 128, 40, HostArena(plan.memory))
     publishes = Hierarchical.of(context, plan).enqueue(

@@ -1,4 +1,4 @@
-"""How messages are kept in memory, as C++ of the kernels on the host."""
+"""How messages are kept in memory, and small functions of kernels, as C++ on the host."""
 
 from __future__ import annotations
 
@@ -92,32 +92,20 @@ def kept(library: Any, values: np.ndarray, in_halves: bool = False
 
 
 @pytest.mark.parametrize('in_halves', [False, True])
-def test_three_bytes_keep_values_up_to_half_a_step(library: Any, in_halves: bool) -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        values = rng.uniform(0, 2, 8).astype(np.float32)
-        back = kept(library, values, in_halves)[1]
-        assert np.abs(back.astype(float) - values).max() <= 2.0 ** -23
-        # What has been kept once does not change any more.
-        assert np.array_equal(kept(library, back, in_halves)[1], back)
-
-
-@pytest.mark.parametrize('in_halves', [False, True])
-def test_every_value_has_bytes_of_its_own(library: Any, in_halves: bool) -> None:
-    for i in range(8):
-        for value in (2.0 ** -22, 1.0, 1.25, np.nextafter(np.float32(2), np.float32(0))):
-            values = np.zeros(8, np.float32)
-            values[i] = value
-            back = kept(library, values, in_halves)[1]
-            assert abs(back[i] - value) <= 2.0 ** -23
-            assert not np.delete(back, i).any()
-
-
-@pytest.mark.parametrize('in_halves', [False, True])
-def test_zeros_are_bytes_of_zero(library: Any, in_halves: bool) -> None:
+def test_three_bytes_keep_every_value_up_to_half_a_step(library: Any, in_halves: bool) -> None:
     words, back = kept(library, np.zeros(8, np.float32), in_halves)
     assert not words.any()
     assert not back.any()
+    rng = np.random.default_rng(0)
+    # Alone and among others: each value has bytes of its own.
+    alone = [value * one for one in np.eye(8, dtype=np.float32) for value in (
+        np.float32(2.0 ** -22), np.float32(1.25), np.nextafter(np.float32(2), np.float32(0)))]
+    for values in (*alone, *rng.uniform(0, 2, (200, 8)).astype(np.float32)):
+        back = kept(library, values, in_halves)[1]
+        assert np.abs(back.astype(float) - values).max() <= 2.0 ** -23
+        assert not back[values == 0].any()
+        # What has been kept once does not change any more.
+        assert np.array_equal(kept(library, back, in_halves)[1], back)
 
 
 @pytest.mark.parametrize('chunks', [8, 13, 16])
@@ -164,3 +152,28 @@ def test_four_costs_at_once_are_the_truncated_differences_of_their_bytes() -> No
                                  ctypes.c_uint32(0x01010101 * truncation))
             assert [found >> 8 * i & 0xff for i in range(4)] == [
                 min(abs(pixel - other), truncation) for other in others]
+
+
+FRACTIONS = """
+extern "C" void run(int count, const int* before, const int* least, const int* after, int* to) {
+    for (int i = 0; i < count; ++i) to[i] = whole_sixteenths(before[i], least[i], after[i]);
+}
+"""
+
+#: The largest SAD of a window.
+MAX_SAD = 51 * 51 * 255
+
+
+def test_fractions_of_sad_are_where_two_lines_meet() -> None:
+    library = host_cuda.compiled(host_cuda.source('frame/subpixel.cuh') + FRACTIONS)
+    random = np.random.default_rng(0)
+    least = np.concatenate([random.integers(0, limit, 20000) for limit in (3, 300, MAX_SAD)])
+    before, after = (least + random.integers(0, np.maximum(1, np.minimum(
+        least + 20, MAX_SAD - least))) for _ in range(2))
+    sums = [array.astype(np.int32) for array in (before, least, after)]
+    found = np.empty(least.shape, np.int32)
+    library.run(found.size, *(array.ctypes.data_as(ctypes.c_void_p) for array in (*sums, found)))
+    rise = np.maximum(before, after) - least
+    expected = (16 * (before - after) + rise) // (2 * np.maximum(rise, 1))
+    assert np.array_equal(found, np.where(rise > 0, expected, 0))
+    assert (found.min(), found.max()) == (-8, 8)

@@ -28,7 +28,7 @@ from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import DERIVED, OUTPUTS
 from test.engines.host.test_convert_on_host import random_image
-from test.engines.support.outputs import rubbish
+from test.engines.support.outputs import assert_same, rubbish
 from test.engines.support.pairs import CALIBRATION
 
 pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'),
@@ -72,71 +72,57 @@ def outputs_on_host(config: MatcherConfig, reference: RawImage, disparity: np.nd
     return outputs
 
 
-@pytest.mark.parametrize('changes', [
-    {}, {'color_map': 'jet', 'color_range': 9}, {'color_range': 4096, 'min_disparity': -7},
-    {'disparity_range': 2}], ids=str)
-@pytest.mark.parametrize('size', [(71, 22), (33, 9), (64, 16), (5, 3)], ids=str)
-def test_outputs_of_the_finished_disparity_are_those_of_the_cpu(
-        size: tuple[int, int], changes: dict[str, Any]) -> None:
-    config = MatcherConfig(**{'disparity_range': 40, **changes})
+@pytest.mark.parametrize('factor', [1, 2, 3, 4])
+@pytest.mark.parametrize(('size', 'changes'), [
+    ((71, 22), {'color_map': 'jet', 'color_range': 9}), ((33, 9), {'disparity_range': 8}),
+    ((64, 16), {'color_range': 4096})], ids=str)
+def test_outputs_are_those_of_the_cpu_together_and_alone(
+        size: tuple[int, int], changes: dict[str, Any], factor: int) -> None:
+    """Of the finished disparity, and of reduced ones, which are enlarged."""
+    config = MatcherConfig(**{'disparity_range': 40, 'min_disparity': -12, 'downscale': factor,
+                              **changes})
     width, height = size
-    disparity = random_map((height, width), config.disparity_range)
-    reference = RawImage.from_array(
-        np.random.default_rng(5).integers(0, 256, (height, width, 3), np.uint8))
-    found = outputs_on_host(config, reference, disparity, np.empty(0), DERIVED)
-    expected = rubbish(DERIVED, (height, width))
-    fill(Finished(disparity, config.min_disparity, reference, config, CALIBRATION, {}), expected,
-         dict.fromkeys(DERIVED, 0.0))
-    for name in DERIVED:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-
-
-@pytest.mark.parametrize('names', [tuple(OUTPUTS), *((name,) for name in OUTPUTS)],
-                         ids=lambda names: names[0] if len(names) == 1 else 'all')
-@pytest.mark.parametrize('factor', [2, 3, 4])
-def test_reduced_disparities_are_enlarged_as_on_the_cpu(factor: int, names: tuple[str, ...]
-                                                        ) -> None:
-    config = MatcherConfig(disparity_range=40, min_disparity=-12, downscale=factor)
-    width, height = 71, 22
     plan = plan_of(config, width, height)
     reduced = random_map((plan.height, plan.width), plan.config.disparity_range)
     confidence = np.random.default_rng(4).random(reduced.shape, np.float32)
     reference = RawImage.from_array(
         np.random.default_rng(5).integers(0, 256, (height, width, 3), np.uint8))
-    found = outputs_on_host(config, reference, reduced, confidence, names)
-    enlarged = np.empty((height, width), np.int16)
-    enlarge_disparities(reduced, factor, enlarged)
-    expected = rubbish(names, (height, width))
-    if 'confidence' in names:
-        enlarge_confidences(confidence, factor, expected['confidence'])
-    fill(Finished(enlarged, -12, reference, plan.config, CALIBRATION, {}), expected,
-         dict.fromkeys(('refine', *OUTPUTS), 0.0))
-    for name in names:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    enlarged = reduced
+    if factor > 1:
+        enlarged = np.empty((height, width), np.int16)
+        enlarge_disparities(reduced, factor, enlarged)
+    every_name = tuple(OUTPUTS) if factor > 1 else DERIVED      # refinement leaves the others
+    for names in (every_name, *((name,) for name in every_name)):
+        found = outputs_on_host(config, reference, reduced, confidence, names)
+        expected = rubbish(names, (height, width))
+        if 'confidence' in names:
+            enlarge_confidences(confidence, factor, expected['confidence'])
+        fill(Finished(enlarged, -12, reference, plan.config, CALIBRATION, {}), expected,
+             dict.fromkeys(('refine', *OUTPUTS), 0.0))
+        assert_same(found, expected)
 
 
-def points_on_both(config: MatcherConfig, reference: RawImage) -> tuple[np.ndarray, np.ndarray]:
-    """The bits of a random map's points, from the kernel and from the CPU engine."""
+@pytest.mark.parametrize(('encoding', 'changes'), [
+    *(('bgra8', {'reference_image': reference, **live}) for reference in ('left', 'right')
+      for live in ({}, {'points_decimation': 3}, {
+          'points_min_depth': 6.0, 'points_max_depth': 6.4, 'points_decimation': 2})),
+    *((encoding, {}) for encoding in ENCODINGS)], ids=str)
+def test_points_have_the_bits_and_the_colours_of_the_cpu(encoding: str, changes: dict[str, Any]
+                                                         ) -> None:
+    config = MatcherConfig(disparity_range=40, min_disparity=-12, mono16_scale=1 / 200, **changes)
+    reference = random_image(encoding, 70, 22, big_endian=len(encoding) % 2 == 0)
     image = reference.height, reference.width
     disparity = random_map(image, config.disparity_range)
-    found = outputs_on_host(config, reference, disparity, disparity, ('points',))['points']
+    found = outputs_on_host(config, reference, disparity, disparity, ('points',))
     expected = rubbish(('points',), image, config.points_decimation)
     arrays = {name: np.empty(shape, dtype)
               for name, shape, dtype in scratch.convert(reference.width, reference.height)}
     fill(Finished(disparity, config.min_disparity, reference, config, CALIBRATION, arrays),
          expected, {'points': 0.0})
-    assert 0 < np.isnan(found[..., 2]).sum() < found[..., 2].size
-    return found.view(np.uint32), expected['points'].view(np.uint32)
-
-
-@pytest.mark.parametrize('reference', ['left', 'right'])
-@pytest.mark.parametrize('live', [{}, {'points_decimation': 3}, {
-    'points_min_depth': 6.0, 'points_max_depth': 6.4, 'points_decimation': 2}], ids=str)
-def test_points_have_the_bits_of_the_cpu(live: dict[str, Any], reference: str) -> None:
-    config = MatcherConfig(disparity_range=40, min_disparity=-12, reference_image=reference,
-                           **live)
-    found, expected = points_on_both(config, random_image('bgra8', 70, 22))
-    np.testing.assert_array_equal(found, expected)
+    assert 0 < np.isnan(found['points'][..., 2]).sum() < found['points'][..., 2].size
+    np.testing.assert_array_equal(found['points'].view(np.uint32),
+                                  expected['points'].view(np.uint32))
+    assert len(np.unique(found['points'][..., 3])) > 50
 
 
 def test_points_may_begin_at_any_float() -> None:
@@ -148,16 +134,6 @@ def test_points_may_begin_at_any_float() -> None:
         out = memory[first:first + expected.size].reshape(expected.shape)
         outputs_on_host(config, reference, disparity, disparity, ('points',), {'points': out})
         np.testing.assert_array_equal(out.view(np.uint32), expected.view(np.uint32))
-
-
-@pytest.mark.parametrize('big_endian', [False, True])
-@pytest.mark.parametrize('encoding', ENCODINGS)
-def test_points_have_the_colours_of_the_cpu(encoding: str, big_endian: bool) -> None:
-    config = MatcherConfig(mono16_scale=1 / 200)
-    reference = random_image(encoding, 34, 20, big_endian=big_endian)
-    found, expected = points_on_both(config, reference)
-    np.testing.assert_array_equal(found, expected)
-    assert len(np.unique(found[..., 3])) > 100
 
 
 @pytest.mark.parametrize('is_mirrored', [False, True])

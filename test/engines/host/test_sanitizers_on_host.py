@@ -70,17 +70,13 @@ TELL = """if (i == 0) {{ a[100] = 1; {fence} atomicAdd(a, 1u); }}
 
 
 @pytest.mark.parametrize(('body', 'is_race'), [
-    ('s[i] = i; a[i] = s[63 - i];', True),
     ('s[i] = i; __syncthreads(); a[i] = s[63 - i];', False),
     ('s[i] = i; __syncthreads(); a[i] = s[63 - i]; s[i] = 0;', True),
-    ('s[i] = i; __syncthreads(); a[i] = s[63 - i]; __syncthreads(); s[i] = 0;', False),
     ('s[i] = i; __syncwarp(); a[i] = s[i ^ 1];', False),
     ('s[i] = i; __syncwarp(); a[i] = s[i ^ 32];', True),
-    ('s[i] = __shfl_xor_sync(~0u, i, 1); a[i] = s[i];', False),
     # CUDA has no order of memory there.
     ('s[i] = i; __shfl_sync(~0u, i, 0); a[i] = s[i ^ 1];', True),
     ('s[i] = i; a[i] = __syncthreads_count(s[i]); a[i] += s[63 - i];', False),
-    ('a[i % 2] += 1;', True),
     ('atomicAdd(a + i % 2, 1u);', False),
     ('atomicAdd(a, 1u); if (i == 5) ++a[0];', True),
     (TELL.format(fence='__threadfence();', other_fence='__threadfence();'), False),

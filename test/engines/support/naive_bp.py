@@ -120,47 +120,63 @@ def labels(beliefs: np.ndarray) -> np.ndarray:
     return found
 
 
-def right_keys(beliefs: np.ndarray, first: int, border: int = 0,
-               needs_all_partners: bool = True) -> np.ndarray:
-    """Belief and label that each pixel of the other image is offered, the least of them.
+def offered(beliefs: np.ndarray, first: int, border: int = 1, needs_all_partners: bool = True
+            ) -> tuple[np.ndarray, np.ndarray]:
+    """Least belief, and its label or -1, of all that each pixel of the other image is offered.
 
     :param first: min_disparity; ``border``: pixels around the image that offer nothing.
     :param needs_all_partners: so do pixels that have no partner for some label.
     """
     height, width, labels = beliefs.shape
-    keys = np.full((height, width), 2**64 - 1, np.uint64)
-    rows = slice(border, height - border)
-    for x in range(border, width - border):
-        partners = x - first - np.arange(labels)
-        exist = (partners >= 0) & (partners < width)
-        if needs_all_partners and not exist.all():
-            continue
-        for label in np.flatnonzero(exist):
-            offered = beliefs[rows, x, label].astype(np.uint64) << np.uint64(32)
-            there = keys[rows, x - first - label]
-            np.minimum(there, offered + np.uint64(label), out=there)
-    return keys
+    least, winner = np.zeros((height, width), beliefs.dtype), np.full((height, width), -1)
+    rows, columns = slice(border, height - border), np.arange(border, width - border) - first
+    if needs_all_partners:
+        columns = columns[(columns >= labels - 1) & (columns < width)]
+    for label in range(labels):
+        there = columns[(columns >= label) & (columns < width + label)] - label
+        offers = beliefs[rows, there + first + label, label]
+        is_better = (winner[rows, there] < 0) | (offers < least[rows, there])
+        least[rows, there] = np.where(is_better, offers, least[rows, there])
+        winner[rows, there] = np.where(is_better, label, winner[rows, there])
+    return least, winner
+
+
+def right_keys(beliefs: np.ndarray, first: int, border: int = 0,
+               needs_all_partners: bool = True) -> np.ndarray:
+    """The same as kernels keep it: belief in the upper 32 bits, label in the lower ones."""
+    least, winner = offered(beliefs, first, border, needs_all_partners)
+    keys = least.astype(np.uint64) << np.uint64(32) | winner.astype(np.uint64)
+    return np.where(winner < 0, np.uint64(2**64 - 1), keys)
+
+
+def fractions(beliefs: np.ndarray) -> np.ndarray:
+    """Sixteenths from the label of least belief to the vertex of the parabola, H x W."""
+    label = np.argmin(beliefs, axis=2)[..., np.newaxis]
+    before, least, after = (
+        np.take_along_axis(beliefs, np.clip(label + step, 0, beliefs.shape[2] - 1), 2)[..., 0]
+        .astype(np.float64) for step in (-1, 0, 1))
+    curvature = before - 2 * least + after
+    is_inner = (label[..., 0] > 0) & (label[..., 0] < beliefs.shape[2] - 1) & (curvature > 0)
+    return np.where(is_inner, np.floor(8 * (before - after) / np.where(
+        is_inner, curvature, 1) + 0.5), 0)
 
 
 def _data_cost(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
                scale: int) -> np.ndarray:
     height, width = left.shape
-    first = config.min_disparity
-    disparities = range(first, first + config.disparity_range)
-    cost = np.zeros((height, width, config.disparity_range),
-                    np.int64 if config.message_type == 'int16' else np.float32)
-    for x in range(width):
-        if x - disparities[-1] < 0 or x - disparities[0] > width - 1:
-            continue                    # no evidence
-        for label, d in enumerate(disparities):
-            if config.message_type == 'int16':
-                difference = np.abs(left[:, x].astype(np.float64) - right[:, x - d])
-                kept = np.minimum(difference, config.data_truncation)
-                cost[:, x, label] = np.floor(scale * config.data_weight * kept + 0.5)
-            else:
-                kept = np.minimum(np.abs(left[:, x] - right[:, x - d]),
-                                  np.float32(config.data_truncation))
-                cost[:, x, label] = np.float32(config.data_weight) * kept
+    first, labels = config.min_disparity, config.disparity_range
+    is_integer = config.message_type == 'int16'
+    cost = np.zeros((height, width, labels), np.int64 if is_integer else np.float32)
+    x = np.arange(width)
+    x = x[(x - first - labels + 1 >= 0) & (x - first < width)]      # elsewhere is no evidence
+    for label in range(labels):
+        own, other = left[:, x], right[:, x - first - label]
+        if is_integer:
+            kept = np.minimum(np.abs(own.astype(np.float64) - other), config.data_truncation)
+            cost[:, x, label] = np.floor(scale * config.data_weight * kept + 0.5)
+        else:
+            kept = np.minimum(np.abs(own - other), np.float32(config.data_truncation))
+            cost[:, x, label] = np.float32(config.data_weight) * kept
     return cost
 
 
@@ -172,10 +188,9 @@ def parents(children: np.ndarray) -> np.ndarray:
 
 def _updated(shape: tuple[int, ...], iteration: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of the nodes that an iteration updates."""
-    nodes = [(y, x) for y in range(1, shape[0] - 1)
-             for x in range((y + iteration) % 2 + 1, shape[1] - 1, 2)]
-    y, x = np.array(nodes, int).reshape(-1, 2).T
-    return y, x
+    y, x = np.mgrid[1:max(1, shape[0] - 1), 1:max(1, shape[1] - 1)]
+    is_updated = (x + y + iteration) % 2 == 1
+    return y[is_updated], x[is_updated]
 
 
 def message(h: np.ndarray, slope: float, truncation: float | np.ndarray,

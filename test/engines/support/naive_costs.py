@@ -118,18 +118,6 @@ def coarser(cost: Array, truncation: int) -> Array:
     return np.minimum(total - total.min(-1, keepdims=True), 4 * truncation)
 
 
-def envelope(h: Array, first_step: int, slope: int, truncation: int) -> Array:
-    """min over e of h(e) + V(|d - e|), less the least, along the last axis.
-
-    V(0) = 0, V(k) = min(first_step + slope (k - 1), truncation).
-    """
-    labels = h.shape[-1]
-    distance = np.abs(np.arange(labels)[:, None] - np.arange(labels))
-    smoothness = np.where(distance == 0, 0, np.minimum(first_step + slope * (distance - 1),
-                                                       truncation))
-    return (h[..., None, :] + smoothness).min(-1) - h.min(-1, keepdims=True)
-
-
 def fractions(cost: Array, label: Array) -> Array:
     """Sixteenths of a label from ``label``, int8 H x W, to where two lines of one slope meet.
 

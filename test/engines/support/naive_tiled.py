@@ -15,16 +15,11 @@ from test.engines.support import naive_bp
 SIDES = ('left', 'right', 'above', 'below')
 
 
-def beliefs(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
-            size: int = 0) -> np.ndarray:
-    """Beliefs H x W x D of float32 images: int64 with int16 messages, else float32.
-
-    :param size: in place of ``config.tile_size``; with 1 pixels are visited in raster and in
-        reverse raster order, without tiles.
-    """
+def beliefs(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> np.ndarray:
+    """Beliefs H x W x D of float32 images: int64 with int16 messages, else float32."""
     cost = data_cost(left, right, config)
     height, width, labels = cost.shape
-    size = size or config.tile_size
+    size = config.tile_size
     rows, columns = -(-height // size), -(-width // size)
     tiles = [(i, j) for i in range(rows) for j in range(columns)]
     smoothness = _smoothness(config)

@@ -7,7 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage, partitions
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.outputs import assert_same, rubbish
@@ -26,6 +26,16 @@ def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
     right[height // 2:] = np.roll(left[height // 2:], -nearer, axis=1)
     noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
     return left, np.where(rng.random((height, width)) < 0.1, noise, right)
+
+
+def parts_of(width: int, height: int, columns: int, rows: int, padding: int, alignment: int = 2
+             ) -> partitions.Partitioning:
+    """So many partitions, but one along a side that is too short."""
+    across, down = (
+        partitions.split(length, count, alignment, padding)
+        or partitions.Split(length, (0,), (0, length))
+        for length, count in ((width, columns), (height, rows)))
+    return partitions.Partitioning(across, down)
 
 
 def random_raw(encoding: str, width: int, height: int, seed: int = 0, padding: int = 5,
