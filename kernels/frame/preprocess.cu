@@ -19,37 +19,48 @@ DEVICE Grey value_at(const Planes& p, int x, int y) {
         p.from[blockIdx.z])[min(max(y, 0), p.height - 1) * p.width + min(max(x, 0), p.width - 1)];
 }
 
-extern __shared__ double shared_memory[];
+// A tile of an image with its halo, for sums over rows and then over columns.
+template <typename Element, typename Sum>
+struct FilterTile {
+    Sum* sums;          // [TILE_HEIGHT + 2 halo][TILE_WIDTH], of the rows
+    Element* elements;  // [TILE_HEIGHT + 2 halo][TILE_WIDTH + 2 halo]
+    int halo, rows, columns, thread;
 
-// Of each pixel a sum over the rows and then over the columns of a window: ``change`` makes
-// elements of grey values, ``add(first, step)`` adds up elements or sums around
-// first[halo * step], ``finish`` makes the result of a pixel's own element and its sum.
-template <typename Grey, typename Element, typename Sum, typename Change, typename Add,
-          typename Finish>
-DEVICE void filter(const Planes& p, int halo, const Change& change, const Add& add,
-                   const Finish& finish) {
-    stamp_time(p.stamp);
-    const int rows = TILE_HEIGHT + 2 * halo, columns = TILE_WIDTH + 2 * halo;
-    const int thread = threadIdx.y * TILE_WIDTH + threadIdx.x;
-    const int left = blockIdx.x * TILE_WIDTH, top = blockIdx.y * TILE_HEIGHT;
-    Sum* const sums = reinterpret_cast<Sum*>(shared_memory);  // [rows][TILE_WIDTH]
-    Element* const elements = reinterpret_cast<Element*>(sums + rows * TILE_WIDTH);
-    for (int i = thread; i < rows * columns; i += THREADS)
-        elements[i] = change(
-            value_at<Grey>(p, left - halo + i % columns, top - halo + i / columns));
-    __syncthreads();
-    for (int i = thread; i < rows * TILE_WIDTH; i += THREADS)
-        sums[i] = add(elements + i / TILE_WIDTH * columns + i % TILE_WIDTH, 1);
-    __syncthreads();
-    float* const to = p.to[blockIdx.z];
-    for (int row = threadIdx.y; row < TILE_HEIGHT; row += THREADS / TILE_WIDTH) {
-        const int x = left + threadIdx.x, y = top + row;
-        if (x >= p.width || y >= p.height) return;
-        const Element own = elements[(row + halo) * columns + threadIdx.x + halo];
-        to[y * p.width + x] = finish(
-            own, add(sums + row * TILE_WIDTH + threadIdx.x, TILE_WIDTH));
+    DEVICE FilterTile(void* shared, int halo)
+        : sums(static_cast<Sum*>(shared)), halo(halo), rows(TILE_HEIGHT + 2 * halo),
+          columns(TILE_WIDTH + 2 * halo), thread(threadIdx.y * TILE_WIDTH + threadIdx.x) {
+        elements = reinterpret_cast<Element*>(sums + rows * TILE_WIDTH);
     }
-}
+
+    template <typename Grey, typename Change>
+    DEVICE void load(const Planes& p, Change change) const {
+        const int first_x = blockIdx.x * TILE_WIDTH - halo;
+        const int first_y = blockIdx.y * TILE_HEIGHT - halo;
+        for (int i = thread; i < rows * columns; i += THREADS)
+            elements[i] = change(value_at<Grey>(p, first_x + i % columns, first_y + i / columns));
+        __syncthreads();
+    }
+    // ``sum(first, step)`` adds up elements or sums around first[halo * step].
+    template <typename Add>
+    DEVICE void sum_rows(Add add) const {
+        for (int i = thread; i < rows * TILE_WIDTH; i += THREADS)
+            sums[i] = add(elements + i / TILE_WIDTH * columns + i % TILE_WIDTH, 1);
+        __syncthreads();
+    }
+    // Calls ``write`` with each pixel of the tile, its element and its sum.
+    template <typename Add, typename Write>
+    DEVICE void sum_columns(const Planes& p, Add add, Write write) const {
+        for (int row = threadIdx.y; row < TILE_HEIGHT; row += THREADS / TILE_WIDTH) {
+            const int x = blockIdx.x * TILE_WIDTH + threadIdx.x,
+                      y = blockIdx.y * TILE_HEIGHT + row;
+            if (x >= p.width || y >= p.height) return;
+            const Element own = elements[(row + halo) * columns + threadIdx.x + halo];
+            write(y * p.width + x, own, add(sums + row * TILE_WIDTH + threadIdx.x, TILE_WIDTH));
+        }
+    }
+};
+
+extern __shared__ double shared_memory[];
 
 constexpr int MAX_RADIUS = 41;  // of the Gaussian: ceil(4 sigma) + 1 with sigma 10
 
@@ -61,6 +72,8 @@ struct Gaussian {
 
 template <typename Grey>
 __global__ void __launch_bounds__(THREADS) gaussian(const __grid_constant__ Gaussian p) {
+    stamp_time(p.planes.stamp);
+    const FilterTile<float, float> tile(shared_memory, p.radius);
     const auto weigh = [&p](const float* first, int step) {
         const float* const middle = first + p.radius * step;
         float sum = p.weights[0] * *middle;
@@ -68,8 +81,10 @@ __global__ void __launch_bounds__(THREADS) gaussian(const __grid_constant__ Gaus
             sum += p.weights[i] * (middle[i * step] + middle[-i * step]);
         return sum;
     };
-    filter<Grey, float, float>(p.planes, p.radius, [](Grey value) { return float(value); }, weigh,
-                               [](float, float sum) { return sum; });
+    tile.template load<Grey>(p.planes, [](Grey value) { return float(value); });
+    tile.sum_rows(weigh);
+    float* const to = p.planes.to[blockIdx.z];
+    tile.sum_columns(p.planes, weigh, [to](int at, float, float sum) { to[at] = sum; });
 }
 
 struct Box {
@@ -98,19 +113,27 @@ template <> struct SumOf<uint8> { using Type = int; };
 template <typename Grey>
 __global__ void __launch_bounds__(THREADS) residual(const __grid_constant__ Box p) {
     using Sum = typename SumOf<Grey>::Type;
+    stamp_time(p.planes.stamp);
+    const FilterTile<Grey, Sum> tile(shared_memory, p.radius);
+    const BoxSum<Sum> add = {2 * p.radius + 1};
+    tile.template load<Grey>(p.planes, [](Grey value) { return value; });
+    tile.sum_rows(add);
+    float* const to = p.planes.to[blockIdx.z];
     const double share = p.share;
-    filter<Grey, Grey, Sum>(
-        p.planes, p.radius, [](Grey value) { return value; }, BoxSum<Sum>{2 * p.radius + 1},
-        [share](Grey own, Sum sum) {
-            return __fadd_rn(float(own), -float(__dmul_rn(double(sum), share)));
-        });
+    tile.sum_columns(p.planes, add, [to, share](int at, Grey own, Sum sum) {
+        to[at] = __fadd_rn(float(own), -float(__dmul_rn(double(sum), share)));
+    });
 }
 
 // Sum of the absolute values of a derivative over a box.
 __global__ void __launch_bounds__(THREADS) texture(const __grid_constant__ Box p) {
-    filter<float, float, double>(
-        p.planes, p.radius, [](float value) { return fabsf(value); },
-        BoxSum<double>{2 * p.radius + 1}, [](float, double sum) { return float(sum); });
+    stamp_time(p.planes.stamp);
+    const FilterTile<float, double> tile(shared_memory, p.radius);
+    const BoxSum<double> add = {2 * p.radius + 1};
+    tile.load<float>(p.planes, [](float value) { return fabsf(value); });
+    tile.sum_rows(add);
+    float* const to = p.planes.to[blockIdx.z];
+    tile.sum_columns(p.planes, add, [to](int at, float, double sum) { to[at] = float(sum); });
 }
 
 struct Derivative {

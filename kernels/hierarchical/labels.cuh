@@ -26,8 +26,6 @@ struct LeastLabel<Message, PADDED, true> {
                 high = PADDED - 1 - 4 * chunk;
             }
         }
-        // The lowest and the highest label; only where they do not fit bytes.
-        DEVICE ChunkLabels(uint32 low, uint32 high) : low(low), high(high) {}
     };
 
     uint32 least = ~0u;
@@ -54,7 +52,6 @@ struct LeastLabel<Message, PADDED, false> {
     struct ChunkLabels {
         int low, high;
         DEVICE explicit ChunkLabels(int chunk) : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
-        DEVICE ChunkLabels(int low, int high) : low(low), high(high) {}
     };
 
     using Value = typename Message::Value;

@@ -277,6 +277,8 @@ struct SweepTile {
 
     DEVICE void select_pixel(const TiledLaunch& p, const Spot& spot, int x, int y,
                              bool writes) const {
+        Value least = Message::largest();
+        int found = DISPARITIES;
         Word beliefs[T::WORDS], part[T::WORDS];
         T::load(beliefs, at(COST, x, y) + lane() * T::WORDS);
 #pragma unroll
@@ -288,19 +290,40 @@ struct SweepTile {
 #pragma unroll
             for (int r = 0; r < T::WORDS; ++r) beliefs[r] -= T::ABOVE_COST;
         }
-        const int first = lane() * T::LABELS, end = first + T::LABELS;
-        using Least = LeastLabel<Message, 512>;  // keys of 9 bits
-        const typename Least::ChunkLabels labels(first, end - 1);
-        Least best;
+        const int first = lane() * T::LABELS;
+        if constexpr (WORD_REGISTERS == 1) {
+            // Value and label in one number, the value above.
+            uint32 key = ~0u;
+            const auto take = [&](uint32 value, int label) {
+                if (!HAS_PADS || label < DISPARITIES) key = min(key, value << 9 | label);
+            };
 #pragma unroll
-        for (int r = 0; r < T::WORDS; ++r) {
-            if (!HAS_PADS || first + r < DISPARITIES) best.take_low(beliefs[r], labels, r);
-            if (!HAS_PADS || end - 1 - r < DISPARITIES) best.take_high(beliefs[r], labels, r);
+            for (int r = 0; r < T::WORDS; ++r) {
+                take(Message::low(beliefs[r]), first + r);
+                take(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
+            }
+#pragma unroll
+            for (int i = 1; i < T::LANES; i *= 2) key = min(key, __shfl_xor_sync(~0u, key, i));
+            least = key >> 9;
+            found = key & 511;
+        } else {
+            const auto take = [&](Value value, int label) {
+                if (label < DISPARITIES && (value < least || (value == least && label < found))) {
+                    least = value;
+                    found = label;
+                }
+            };
+#pragma unroll
+            for (int r = 0; r < T::WORDS; ++r) {
+                take(Message::low(beliefs[r]), first + r);
+                take(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
+            }
+#pragma unroll
+            for (int i = 1; i < T::LANES; i *= 2) {
+                const Value value = __shfl_xor_sync(~0u, least, i);
+                take(value, __shfl_xor_sync(~0u, found, i));
+            }
         }
-#pragma unroll
-        for (int i = 1; i < T::LANES; i *= 2) best.take_other(i);
-        const int found = best.label();
-        const Value least = best.value();
         const Matches& out = p.out;
         const int image_x = spot.x + x, width = p.cost.levels[0].width;
         const int to = (spot.y + y) * width + image_x;
@@ -325,7 +348,7 @@ struct SweepTile {
 #pragma unroll
         for (int r = 0; r < T::WORDS; ++r) {
             compare(Message::low(beliefs[r]), first + r);
-            compare(Message::high(beliefs[r]), end - 1 - r);
+            compare(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
         }
         if (out.second == nullptr) return;
 #pragma unroll

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,21 @@ import pytest
 from test.engines.support import naive_bp
 
 pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines.cuda.hierarchical import formats, launch, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import forget
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.cuda_runs import labels, naive_labels, run
+from test.engines.support.outputs import assert_same
 from test.engines.support.pairs import noisy_pair
 from test.settings import paper
 
 pytestmark = pytest.mark.gpu
 
+#: (configuration, outputs, every n-th way): what each way finds.
+InEachWay = Callable[..., list[dict[str, np.ndarray]]]
 RANGES = (2, 12, 21, 40, 64, 77, 128, 150, 300, 512)
 
 
@@ -36,30 +41,39 @@ def kinds_of(disparities: int) -> list[tuple[str, tuple[float, float], float]]:
     return found
 
 
+@pytest.fixture
+def in_each_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[InEachWay]:
+    """Has a configuration matched with its messages kept in each of these ways, float32 last."""
+    def match(config: MatcherConfig, names: Iterable[str] = ('disparity',), every: int = 1
+              ) -> list[dict[str, np.ndarray]]:
+        results = []
+        for kind, fixed, least in kinds_of(config.disparity_range)[::every]:
+            monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
+            monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least)
+            forget()
+            assert MessageFormat.of(config).name == kind
+            results.append(run(config, *noisy_pair(149, 75), tuple(names)))
+        return results
+    yield match
+    monkeypatch.undo()
+    forget()
+
+
 @pytest.mark.parametrize('disparities', RANGES)
 @pytest.mark.parametrize('changes', [{}, {'data_truncation': 15.3}, {'preprocessing': 'sobel_x'}])
-def test_fewer_bytes_are_as_good_as_four(monkeypatch: pytest.MonkeyPatch, disparities: int,
+def test_fewer_bytes_are_as_good_as_four(in_each_way: InEachWay, disparities: int,
                                          changes: dict[str, Any]) -> None:
     config = paper(disparities, **{'message_type': 'float32', 'levels': 3, 'subpixel': True,
                                    **changes})
-    left, right = noisy_pair(149, 75)
-    results = []
-    for kind, fixed, least in kinds_of(disparities):
-        monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least)
-        forget()
-        assert MessageFormat.of(config).name == kind
-        results.append(run(config, left, right, ('disparity', 'confidence')))
-    forget()
-    *others, expected = results
+    *others, expected = in_each_way(config, ('disparity', 'confidence'))
     # Another order of sums alone does as much to beliefs that are hardly apart.
     for found in others:
         assert np.mean(np.abs(found['disparity'] - expected['disparity']) > 1 / 16) < 0.002
         assert np.mean(np.abs(found['confidence'] - expected['confidence']) > 5e-4) < 0.002
 
 
-@pytest.mark.parametrize('disparities', [21, 64, 77, 128])
-def test_labels_with_a_lead_are_found_whatever_a_step_is(monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize('disparities', [21, 77, 128])
+def test_labels_with_a_lead_are_found_whatever_a_step_is(in_each_way: InEachWay,
                                                          disparities: int) -> None:
     # No step is a part of this slope. Without a lead, rounding decides, which iterations amplify.
     config = paper(disparities, message_type='float32', levels=3, discontinuity_slope=0.7310585)
@@ -69,46 +83,37 @@ def test_labels_with_a_lead_are_found_whatever_a_step_is(monkeypatch: pytest.Mon
     least, second = np.moveaxis(np.sort(beliefs, axis=2)[..., :2], 2, 0)
     decided = second - least > 0.01
     assert decided.mean() > 0.4
-    for kind, fixed, in_bytes in kinds_of(disparities):
-        monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', in_bytes)
-        forget()
-        assert MessageFormat.of(config).name == kind
-        found = labels(config, run(config, left, right)['disparity'])
-        assert np.array_equal(found[decided], naive_bp.labels(beliefs)[decided])
-    forget()
+    for found in in_each_way(config):
+        assert np.array_equal(labels(config, found['disparity'])[decided],
+                              naive_bp.labels(beliefs)[decided])
 
 
-@pytest.mark.parametrize('disparities', [64, 77, 121, 128])
+#: Costs, slope and truncation are multiples of 1/8.
+EIGHTHS = {'message_type': 'float32', 'levels': 3, 'data_weight': 0.125,
+           'discontinuity_slope': 0.5, 'discontinuity_truncation': 7.5}
+
+
+@pytest.mark.parametrize('disparities', [64, 121, 128])
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'sobel_x'}, {'levels': 1},
                                      {'iterations': 1}, {'iterations': 0}, {'data_weight': 1.0}])
-def test_whole_numbers_are_exact_where_float32_is(monkeypatch: pytest.MonkeyPatch,
-                                                  disparities: int,
+def test_whole_numbers_are_exact_where_float32_is(in_each_way: InEachWay, disparities: int,
                                                   changes: dict[str, Any]) -> None:
-    # Costs, slope and truncation are multiples of 1/8.
     config = paper(disparities, **{
-        'message_type': 'float32', 'levels': 3, 'data_weight': 0.125, 'discontinuity_slope': 0.5,
-        'discontinuity_truncation': 7.5, 'subpixel': True, 'disp12_max_diff': 1,
-        'uniqueness_ratio': 3.0, 'sobel_scale': 1.0, **changes})
-    left, right = noisy_pair(149, 75)
-    results = []
-    for kind, fixed, least in kinds_of(disparities)[::2]:
-        monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least)
-        forget()
-        assert MessageFormat.of(config).name == kind
-        results.append(run(config, left, right, OUTPUTS))
-    forget()
-    for name in OUTPUTS:
-        assert np.array_equal(*(found[name] for found in results), equal_nan=True)
+        **EIGHTHS, 'subpixel': True, 'disp12_max_diff': 1, 'uniqueness_ratio': 3.0,
+        'sobel_scale': 1.0, **changes})
+    assert_same(*in_each_way(config, OUTPUTS, every=2))
+
+
+@pytest.mark.parametrize('disparities', [64, 128])
+@pytest.mark.parametrize('changes', [{}, {'levels': 1}, {'iterations': 1}, {'iterations': 0}])
+def test_whole_numbers_have_the_labels_of_the_plain_implementation(
+        disparities: int, changes: dict[str, Any]) -> None:
     # Means of as many labels are exact, which the plain implementation subtracts.
-    if 'preprocessing' not in changes and disparities in (64, 128):
-        monkeypatch.undo()
-        forget()
-        assert isinstance(MessageFormat.of(config), formats.Fixed32)
-        plain = config.replace(disp12_max_diff=0, uniqueness_ratio=0.0, subpixel=False)
-        found = labels(plain, run(plain, left, right)['disparity'])
-        assert np.array_equal(found, naive_labels(plain, left, right))
+    config = paper(disparities, **{**EIGHTHS, **changes})
+    assert isinstance(MessageFormat.of(config), formats.Fixed32)
+    left, right = noisy_pair(149, 75)
+    found = labels(config, run(config, left, right)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
 
 
 @pytest.mark.parametrize('disparities', [64, 128])

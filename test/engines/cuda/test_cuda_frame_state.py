@@ -5,6 +5,7 @@ No device is touched; kernels are not run.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,16 +32,12 @@ class Device:
         self.is_recording = False
         stand_in(monkeypatch)
         monkeypatch.setattr(Context, 'launch', lambda graph, _: self.launched.append(graph))
-        monkeypatch.setattr(Context, 'begin_capture', lambda _: self.begin())
-        monkeypatch.setattr(Context, 'end_capture', lambda _: self.end())
+        monkeypatch.setattr(Context, 'begin_capture', lambda _: self.record(True))
+        monkeypatch.setattr(Context, 'end_capture', lambda _: self.record(False))
 
-    def begin(self) -> None:
-        assert not self.is_recording, 'the stream is recording already'
-        self.is_recording = True
-
-    def end(self) -> Context:
-        assert self.is_recording
-        self.is_recording = False
+    def record(self, begins: bool) -> Context:
+        assert self.is_recording != begins
+        self.is_recording = begins
         return Context()
 
 
@@ -69,16 +66,23 @@ def fail(*_: object, **__: object) -> None:
     raise RuntimeError('the device said no')
 
 
+@contextlib.contextmanager
+def failing(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Iterator[None]:
+    """Meanwhile a function of the device's fails, and with it what the caller does."""
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, name, fail)
+        with pytest.raises(RuntimeError, match='said no'):
+            yield
+
+
 def test_after_a_frame_that_could_not_be_captured_the_one_before_is_itself_again(
         engine: Any, on: Device, pair: list[RawImage], monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = arrays('disparity'), arrays('disparity', 'confidence', 'depth')
     engine.compute(*pair, CALIBRATION, first)
     timings = engine.compute(*pair, CALIBRATION, first).keys()
     form, graph = engine._form, on.launched[-1]
-    with monkeypatch.context() as broken:
-        broken.setattr(engine._pipeline.outputs, 'enqueue', fail)
-        with pytest.raises(RuntimeError, match='said no'):
-            engine.compute(*pair, CALIBRATION, other)
+    with failing(monkeypatch, engine._pipeline.outputs, 'enqueue'):
+        engine.compute(*pair, CALIBRATION, other)
     assert not on.is_recording
     assert engine.compute(*pair, CALIBRATION, first).keys() == timings
     assert (engine._form, on.launched[-1]) == (form, graph)
@@ -99,11 +103,9 @@ def test_after_outputs_that_could_not_be_bound_those_before_are_bound_again(
         bound.append(tuple(outputs))
         bind(outputs)
     monkeypatch.setattr(engine, '_bind_outputs', told)
-    with monkeypatch.context() as broken:
-        broken.setattr(device, 'mapped_address', fail)
-        for outputs in (other, arrays('disparity')):
-            with pytest.raises(RuntimeError, match='said no'):
-                engine.compute(*pair, CALIBRATION, outputs)
+    for outputs in (other, arrays('disparity')):
+        with failing(monkeypatch, device, 'mapped_address'):
+            engine.compute(*pair, CALIBRATION, outputs)
     engine.compute(*pair, CALIBRATION, first)
     assert bound[-1] == ('disparity',)
     assert engine._bindings['disparity'].array() is first['disparity']
@@ -115,11 +117,9 @@ def test_images_that_could_not_be_found_are_looked_at_again(
     outputs = arrays('disparity')
     engine.compute(*pair, CALIBRATION, outputs)
     others = [RawImage.from_array(np.zeros((48, 64), np.uint8)) for _ in range(2)]
-    with monkeypatch.context() as broken:
-        broken.setattr(convert, 'pinned_address', fail)
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match='said no'):
-                engine.compute(*others, CALIBRATION, outputs)
+    for _ in range(2):
+        with failing(monkeypatch, convert, 'pinned_address'):
+            engine.compute(*others, CALIBRATION, outputs)
     engine.compute(*others, CALIBRATION, outputs)
     assert [image() for image in engine._images] == others
 
@@ -131,10 +131,8 @@ def test_a_live_change_that_fails_leaves_the_settings_before(
     changed = CONFIG.replace(texture_threshold=10)
     assert CONFIG.is_live_change(changed)
     before, form = engine.config, engine._form
-    with monkeypatch.context() as broken:
-        broken.setattr(engine, '_capture', fail)
-        with pytest.raises(RuntimeError, match='said no'):
-            engine.update(changed)
+    with failing(monkeypatch, engine, '_capture'):
+        engine.update(changed)
     assert engine.config == before
     engine.compute(*pair, CALIBRATION, outputs)
     assert engine._form == form

@@ -36,12 +36,12 @@ def configuration(**changes: Any) -> MatcherConfig:
 @pytest.mark.parametrize(('changes', 'width', 'height'), [
     *(({'correlation_window_size': window, 'disparity_range': disparities},
        disparities + window + 77, window + 41)
-      for window in (1, 3, 5, 7, 9, 15, 17, 19, 21, 33, 35, 49, 51)
+      for window in (1, 3, 5, 9, 17, 19, 35, 49, 51)
       for disparities in (2, 21, 64, 130)),
     *(({'correlation_window_size': 7, 'disparity_range': disparities, 'preprocessing': 'none',
         'subpixel': subpixel}, disparities + 101, 50)
-      for disparities in (2, 3, 8, 9, 16, 17, 40, 63, 65, 72, 100, 128, 129, 192, 256, 300, 449,
-                          511, 512) for subpixel in (True, False)),
+      for disparities in (2, 3, 8, 9, 40, 65, 100, 129, 256, 449, 512)
+      for subpixel in (True, False)),
     *(({'correlation_window_size': 9, 'disparity_range': 16}, width, height)
       for width, height in ((24, 9), (31, 64), (130, 17), (39, 100), (300, 19))),
     *(({'correlation_window_size': 5, 'disparity_range': 24, 'min_disparity': first,
@@ -74,34 +74,22 @@ def test_images_without_a_valid_window_have_no_confidence(reference: str, varian
     assert not (found['confidence'] > 0).any()
 
 
-CASES: dict[str, dict[str, Any]] = {
-    'defaults': {},
-    'grey values': {'preprocessing': 'none'},
-    'gaussian': {'smoothing_sigma': 0.8},
-    'gradient': {'preprocessing': 'sobel'},
-    'residual': {'preprocessing': 'residual'},
-    'uniqueness': {'uniqueness_ratio': 20.0},
-    'texture': {'texture_threshold': 900},
-    'left-right check': {'disp12_max_diff': 1},
-    'median and speckles': {'median_window_size': 3, 'speckle_size': 40},
-    'filling': {'filling': 'background', 'disp12_max_diff': 1},
-    'no subpixel': {'subpixel': False},
-    'messages of another type': {'message_type': 'float32'},
-    'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
-                   'median_window_size': 5, 'uniqueness_ratio': 5.0, 'texture_threshold': 200,
-                   'reference_image': 'right'},
-}
-
-
-@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('changes', [
+    {}, {'preprocessing': 'none'}, {'smoothing_sigma': 0.8}, {'preprocessing': 'sobel'},
+    {'preprocessing': 'residual'}, {'uniqueness_ratio': 20.0}, {'texture_threshold': 900},
+    {'disp12_max_diff': 1}, {'median_window_size': 3, 'speckle_size': 40},
+    {'filling': 'background', 'disp12_max_diff': 1}, {'subpixel': False},
+    {'message_type': 'float32'},
+    {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30, 'median_window_size': 5,
+     'uniqueness_ratio': 5.0, 'texture_threshold': 200, 'reference_image': 'right'}], ids=str)
 @pytest.mark.parametrize('image', ['mono8', 'mono16'])
-def test_every_setting_gives_what_the_cpu_engine_gives(case: str, image: str) -> None:
-    config = configuration(**{'disparity_range': 30, 'correlation_window_size': 11,
-                              **CASES[case]})
+def test_every_setting_gives_what_the_cpu_engine_gives(changes: dict[str, Any],
+                                                       image: str) -> None:
+    config = configuration(disparity_range=30, correlation_window_size=11, **changes)
     left, right = noisy_pair(88, 47, nearer=9)
     if image == 'mono16':
         left, right = (side.astype(np.uint16) * 251 for side in (left, right))
-    if image == 'mono8' and case not in ('gaussian', 'gradient'):
+    if image == 'mono8' and config.smoothing_sigma == 0 and config.preprocessing != 'sobel':
         compare(config, left, right)
         return
     # The last bits of the matched images depend on the order of sums, and with them, rarely, how
@@ -121,7 +109,7 @@ def test_the_largest_sums_do_not_overflow() -> None:
     compare(config, left, right)
 
 
-@pytest.mark.parametrize('rows', [1, 2, 7, 13, 200])
+@pytest.mark.parametrize('rows', [1, 7, 200])
 def test_results_do_not_depend_on_the_rows_of_a_block(monkeypatch: pytest.MonkeyPatch,
                                                       rows: int) -> None:
     choose = sad_launch.launch_of

@@ -27,8 +27,8 @@ def configuration(window: int, disparities: int, **changes: object) -> MatcherCo
         'disparity_range': disparities, **changes})
 
 
-@pytest.mark.parametrize('window', [1, 5, 17, 19, 51])
-@pytest.mark.parametrize('disparities', [2, 21, 64, 65, 128, 300, 512])
+@pytest.mark.parametrize('window', [1, 17, 19, 51])
+@pytest.mark.parametrize('disparities', [2, 64, 65, 300, 512])
 @pytest.mark.parametrize('device', [TYPICAL, SMALL], ids=['H200', 'Turing'])
 def test_blocks_cover_every_window_and_fit_the_device(window: int, disparities: int,
                                                       device: object) -> None:

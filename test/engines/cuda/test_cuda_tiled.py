@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,15 +37,30 @@ def configuration(**changes: Any) -> MatcherConfig:
                         **changes})
 
 
-@pytest.mark.parametrize('schedule', SCHEDULES)
-@pytest.mark.parametrize('disparities', [2, 3, 8, 9, 16, 21, 33, 64, 100, 128, 200, 300, 512])
-def test_every_range_gives_what_the_cpu_engine_gives(disparities: int, schedule: str) -> None:
-    size = 2 if disparities > 256 else 3 if disparities > 100 else 5
-    config = configuration(disparity_range=disparities, tile_size=size, min_disparity=-2,
-                           **tiled(schedule), **EVERYTHING)
-    height = 5 if schedule == 'speculative' and disparities > 256 else 23     # all on chip
-    found = compare(config, *noisy_pair(disparities + 31, height, disparities))
-    assert (found['disparity'] >= 0).any()
+def ranges() -> Iterator[tuple[str, dict[str, Any], int, int]]:
+    """Every way to deal out labels to lanes; schedule, settings and size of the image."""
+    for disparities, schedule in itertools.product((2, 3, 8, 9, 21, 64, 100, 128, 300, 512),
+                                                   SCHEDULES):
+        size = 2 if disparities > 256 else 3 if disparities > 100 else 5
+        height = 5 if schedule == 'speculative' and disparities > 256 else 23     # all on chip
+        yield schedule, {'disparity_range': disparities, 'tile_size': size, 'min_disparity': -2,
+                         **EVERYTHING}, disparities + 31, height
+
+
+@pytest.mark.parametrize(('schedule', 'changes', 'width', 'height'), [
+    *ranges(),
+    *((schedule, {'tile_size': size, 'disparity_range': 7}, 79, 55)
+      for schedules, sizes in ((SCHEDULES, (2, 3, 7, 16, 23)), (WITH_BARRIERS, (33, 47)))
+      for schedule, size in itertools.product(schedules, sizes)),
+    *((schedule, {'disparity_range': 5, 'outer_iterations': 2, **EVERYTHING}, *size)
+      for schedule in SCHEDULES
+      for size in ((1, 1), (5, 2), (16, 16), (17, 64), (130, 17), (6, 500), (700, 6))),
+    # More rows of tiles than multiprocessors.
+    *((schedule, {'tile_size': 2, 'outer_iterations': 2, 'disparity_range': 6}, 40, 700)
+      for schedule in ('rows', 'cooperative'))], ids=str)
+def test_every_range_tile_and_image_gives_what_the_cpu_engine_gives(
+        schedule: str, changes: dict[str, Any], width: int, height: int) -> None:
+    compare(configuration(**changes, **tiled(schedule)), *noisy_pair(width, height, height))
 
 
 @pytest.mark.parametrize(('schedule', 'synchronisation', 'outer', 'inner'), [
@@ -52,7 +68,7 @@ def test_every_range_gives_what_the_cpu_engine_gives(disparities: int, schedule:
     *((schedule, 'needed', *iterations) for schedule in GENERAL
       for iterations in ((1, 2), (3, 4))),
     *((schedule, 'all', *iterations) for schedule in WITH_BARRIERS
-      for iterations in ((1, 1), (1, 2), (2, 1), (3, 4)))])
+      for iterations in ((1, 1), (3, 4)))])
 @pytest.mark.parametrize('computation', ['plain', 'fast'])
 def test_every_schedule_and_number_of_iterations_gives_what_the_cpu_engine_gives(
         outer: int, inner: int, computation: str, schedule: str, synchronisation: str) -> None:
@@ -60,30 +76,6 @@ def test_every_schedule_and_number_of_iterations_gives_what_the_cpu_engine_gives
                            **tiled(schedule, computation=computation,
                                    synchronisation=synchronisation))
     compare(config, *noisy_pair(71, 47, outer + inner))
-
-
-@pytest.mark.parametrize(('schedule', 'size'), [
-    *itertools.product(SCHEDULES, [2, 3, 4, 7, 13, 16, 23]),
-    *itertools.product(WITH_BARRIERS, [33, 47])])
-def test_every_size_of_tile_gives_what_the_cpu_engine_gives(schedule: str, size: int) -> None:
-    config = configuration(tile_size=size, disparity_range=7, **tiled(schedule))
-    compare(config, *noisy_pair(79, 55, size))
-
-
-@pytest.mark.parametrize('schedule', SCHEDULES)
-@pytest.mark.parametrize(('width', 'height'), [(1, 1), (5, 2), (16, 16), (17, 64), (130, 17),
-                                               (6, 500), (700, 6)])
-def test_odd_narrow_and_small_images(width: int, height: int, schedule: str) -> None:
-    config = configuration(disparity_range=5, outer_iterations=2, **tiled(schedule),
-                           **EVERYTHING)
-    compare(config, *noisy_pair(width, height))
-
-
-@pytest.mark.parametrize('schedule', ['rows', 'cooperative'])
-def test_more_rows_of_tiles_than_multiprocessors(schedule: str) -> None:
-    config = configuration(tile_size=2, outer_iterations=2, disparity_range=6,
-                           **tiled(schedule))
-    compare(config, *noisy_pair(40, 700))
 
 
 @pytest.mark.parametrize('kind', ['flat', 'stripes', 'ramp', 'noise'])
@@ -104,25 +96,18 @@ def test_messages_that_travel_far_are_those_of_the_order_of_visits(kind: str) ->
                               **EVERYTHING), left, right)
 
 
-CASES: dict[str, dict[str, Any]] = {
-    'sobel x': {'preprocessing': 'sobel_x'},
-    'gradient': {'preprocessing': 'sobel'},
-    'gaussian': {'smoothing_sigma': 0.8},
-    'a truncation that is no whole number': {'data_truncation': 15.3},
-    'a large slope': {'discontinuity_slope': 50.0},
-    'wide reach': {**tiled(computation='fast'), 'discontinuity_truncation': 9.0},
-    'right reference': {'reference_image': 'right', 'min_disparity': -4, **EVERYTHING},
-    'positive first disparity': {'min_disparity': 3, **EVERYTHING},
-    'confidence and border': {'border': 'keep', **EVERYTHING},
-    'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
-                   'median_window_size': 3, 'uniqueness_ratio': 5.0, 'texture_threshold': 200},
-}
-
-
-@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('changes', [
+    {'preprocessing': 'sobel_x'}, {'preprocessing': 'sobel'}, {'smoothing_sigma': 0.8},
+    {'data_truncation': 15.3}, {'discontinuity_slope': 50.0},
+    {**tiled(computation='fast'), 'discontinuity_truncation': 9.0},
+    {'reference_image': 'right', 'min_disparity': -4, **EVERYTHING},
+    {'min_disparity': 3, **EVERYTHING}, {'border': 'keep', **EVERYTHING},
+    {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30, 'median_window_size': 3,
+     'uniqueness_ratio': 5.0, 'texture_threshold': 200}], ids=str)
 @pytest.mark.parametrize('schedule', ['speculative', 'rows', 'launches'])
-def test_every_setting_gives_what_the_cpu_engine_gives(case: str, schedule: str) -> None:
-    compare(configuration(**{**CASES[case], 'program': 'tiled_barriers',
+def test_every_setting_gives_what_the_cpu_engine_gives(changes: dict[str, Any],
+                                                       schedule: str) -> None:
+    compare(configuration(**{**changes, 'program': 'tiled_barriers',
                              'tiled_barriers.schedule': schedule}), *noisy_pair(83, 41))
 
 

@@ -21,7 +21,7 @@ def configuration(disparities: int = 16, **changes: Any) -> MatcherConfig:
     return MatcherConfig.preset('tsukuba_2019', disparity_range=disparities, **changes)
 
 
-@pytest.mark.parametrize('disparities', [2, 8, 9, 16, 17, 21, 33, 64, 65, 128, 256, 257, 512])
+@pytest.mark.parametrize('disparities', [2, 8, 9, 21, 33, 128, 256, 257, 512])
 def test_a_team_has_every_label_and_at_most_a_warp(disparities: int) -> None:
     team = tiled_launch.team(configuration(disparities, tile_size=2))
     assert disparities <= 2 * team.lanes * team.words < disparities + 2 * team.lanes
@@ -31,16 +31,15 @@ def test_a_team_has_every_label_and_at_most_a_warp(disparities: int) -> None:
 
 @pytest.mark.parametrize('schedule', ['rows', 'cooperative', 'lock_free', 'launches'])
 @pytest.mark.parametrize('device', [TYPICAL, TURING])
-@pytest.mark.parametrize(('width', 'height'), [(384, 288), (3840, 2160), (16, 16)])
-def test_blocks_that_wait_for_each_other_all_have_a_multiprocessor(
-        width: int, height: int, device: Any, schedule: str) -> None:
-    found = tiled_launch.launch_of(configuration(tile_size=5, **tiled(schedule)), width, height,
-                           device)
-    assert found.shared_bytes <= device.shared_memory
-    assert found.threads <= 1024
-    assert (found.rows - 1) * 5 < height <= found.rows * 5
-    if schedule != 'launches':
-        assert found.blocks <= device.multiprocessors
+def test_blocks_that_wait_for_each_other_all_have_a_multiprocessor(device: Any,
+                                                                   schedule: str) -> None:
+    for width, height in ((384, 288), (3840, 2160), (16, 16)):
+        found = tiled_launch.launch_of(configuration(tile_size=5, **tiled(schedule)), width,
+                                       height, device)
+        assert found.shared_bytes <= device.shared_memory
+        assert found.threads <= 1024
+        assert (found.rows - 1) * 5 < height <= found.rows * 5
+        assert schedule == 'launches' or found.blocks <= device.multiprocessors
 
 
 def schedule(config: MatcherConfig, width: int = 384, height: int = 288,
