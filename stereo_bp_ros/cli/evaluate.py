@@ -182,10 +182,9 @@ def run(options: argparse.Namespace) -> int:
     doubts = examine_inputs(sources, config, method)
     for finding in doubts:
         _log.warning('%s', finding)
-    recording = None if options.sweep else _recording(options)
-    shared.say_preset(options)
     if options.sweep:
         return evaluate_sweep.run(options, method, sources)
+    recording = _recording(options)
     results = Results()
     stopped: BaseException | None = None
     with (recording or contextlib.nullcontext(),
@@ -193,6 +192,7 @@ def run(options: argparse.Namespace) -> int:
                                recording.collect if recording else None) as (found, run_),
           shared.progress_bar() as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
+        shared.say_preset(options)
         pace = evaluate_scale.Pace(sources.count)
         try:
             for result in found:
