@@ -30,7 +30,7 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from stereo_bp_ros import distributions
 from stereo_bp_ros.config import all_settings
-from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.files import AUTO, NONE, preset_names
 from stereo_bp_ros.node import launching
 
 CONFIG = pathlib.Path(__file__).resolve().parent.parent / 'config'
@@ -59,9 +59,8 @@ OWN_ARGUMENTS = (
         'params_file', default_value='',
         description='YAML file of parameters'),
     DeclareLaunchArgument(
-        'preset', default_value='', choices=['', *preset_names()],
-        description='shipped set of settings that all defaults come from; values in params_file '
-        'win over it'),
+        'preset', default_value='', choices=['', AUTO, NONE, *preset_names()],
+        description='set of settings, over which values in params_file win'),
     DeclareLaunchArgument(
         'use_sim_time', default_value='',
         description='take the time from /clock: true or false'),

@@ -48,6 +48,7 @@ from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files, check_folder
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import baselines, report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
@@ -158,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError(f'--{name} is for --sweep')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
-    config = MatcherConfig.from_mapping(shared.chosen_settings(options, fixed))
+    config = MatcherConfig.from_mapping(shared.chosen_settings(options, fixed, otherwise=AUTO))
     topics = shared.chosen_topics(options)
     own = against.own_name(options, config)
     names, others = against.chosen(options, own, config)
@@ -191,6 +192,7 @@ def run(options: argparse.Namespace) -> int:
                                recording.collect if recording else None) as (found, run_),
           shared.progress_bar() as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
+        shared.say_preset(options)
         pace = evaluate_scale.Pace(sources.count)
         try:
             for result in found:

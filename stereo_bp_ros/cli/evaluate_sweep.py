@@ -71,6 +71,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     if any(one.name == 'disparity_range' for one in axes):
         method = dataclasses.replace(method, own_range=True)
     meter = _Meter(options, method, sources)
+    shared.say_preset(options)
     with shared.progress_bar() as bar:
         task = bar.add_task('Sweeping', total=options.trials or len(grid))
 

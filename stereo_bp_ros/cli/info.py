@@ -16,6 +16,7 @@ from stereo_bp_ros import engines, papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, Setting
+from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.errors import BackendUnavailable
 
 HELP = 'versions, devices, and the memory plan for an image size'
@@ -41,24 +42,28 @@ def run(options: argparse.Namespace) -> int:
     if options.reference:
         shared.say(*settings_reference().splitlines())
         return 0
+    width, height = (shared.parse_size(options.size, 'WIDTHxHEIGHT', (1, 1)) if options.size
+                     else (0, 0))
     if options.warm_up:
-        return _warm_up(options)
-    values = shared.chosen_settings(options)
+        return _warm_up(options, width, height)
+    values = shared.chosen_settings(options, otherwise=AUTO, size=(width, height))
     if options.disparities is not None:
         values['disparity_range'] = options.disparities
     config = MatcherConfig.from_mapping(values)
     report: dict[str, Any] = {'versions': versions(), 'machine': machine(),
-                              'backend': _backend(config), 'settings': config.to_mapping()}
+                              'backend': _backend(config),
+                              'preset': options.why_preset or options.preset or NONE,
+                              'settings': config.to_mapping()}
     if options.size:
-        width, height = shared.parse_size(options.size, 'WIDTHxHEIGHT', (1, 1))
         report['memory'] = _memory(config, width, height)
     if options.json:
         shared.print_json(report)
         return 0
     shared.print_table('Versions', ('package', 'version'), list(report['versions'].items()))
     shared.print_table('Machine', ('', 'value'),
-                       [(k, str(v)) for k, v in {**report['machine'],
-                                                 **report['backend']}.items()], is_text=True)
+                       [(k, str(v)) for k, v in {
+                           **report['machine'], **report['backend'],
+                           'preset': report['preset']}.items()], is_text=True)
     if 'memory' in report:
         memory = report['memory']
         rows = [(a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],
@@ -74,9 +79,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _warm_up(options: argparse.Namespace) -> int:
-    width, height = (shared.parse_size(options.size, 'WIDTHxHEIGHT', (1, 1)) if options.size
-                     else (0, 0))
+def _warm_up(options: argparse.Namespace, width: int, height: int) -> int:
     rows = []
     for name in options.warm_up:
         config = MatcherConfig.from_mapping(shared.chosen_settings(

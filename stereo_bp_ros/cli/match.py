@@ -29,6 +29,7 @@ from stereo_bp_ros import checks, geometry
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
@@ -70,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _check(options)
-    config = MatcherConfig.from_mapping(shared.chosen_settings(options))
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
     if options.calibration:
@@ -81,6 +81,9 @@ def run(options: argparse.Namespace) -> int:
         if truth.shape != left.shape[:2]:
             raise ValueError(f'the truth {options.truth} is {truth.shape[1]} x {truth.shape[0]}, '
                              f'the image {left.shape[1]} x {left.shape[0]}')
+    config = MatcherConfig.from_mapping(shared.chosen_settings(
+        options, otherwise=AUTO, size=(left.shape[1], left.shape[0])))
+    shared.say_preset(options)
     if config.min_depth and calibration is None:
         _log.warning('min_depth has no effect without --calibration; %d disparities are searched',
                      config.disparity_range)

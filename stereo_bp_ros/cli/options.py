@@ -28,15 +28,17 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from stereo_bp_ros import transport
+from stereo_bp_ros import engines, transport
 from stereo_bp_ros.config import (
+    MatcherConfig,
     NodeConfig,
     Value,
     load_parameter_file,
     parse_assignments,
     stamp_tolerance_s,
 )
-from stereo_bp_ros.config.files import load_preset, preset_names
+from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names
+from stereo_bp_ros.config.matcher import is_of_presets
 from stereo_bp_ros.config.node import without_effect
 from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE
 from stereo_bp_ros.config.stereo_image_proc import HINTS, hint
@@ -145,7 +147,8 @@ def parse_search_size(text: str) -> tuple[int, int, int]:
 def add_matcher_options(parser: argparse.ArgumentParser) -> None:
     """--preset, --set and --backend."""
     parser.add_argument('--preset', metavar='NAME',
-                        help='shipped set of settings: ' + ', '.join(preset_names()))
+                        help='set of settings: ' + ', '.join(preset_names())
+                             + '; none: their own defaults; auto: the best for this machine')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE', dest='settings',
                         help='change one setting; may be given several times '
                              '(`stereo_bp info --settings` lists them)')
@@ -215,18 +218,22 @@ def sync_parameters(options: argparse.Namespace) -> dict[str, Value]:
         {'approximate_sync_tolerance_seconds': seconds} if seconds else {})}
 
 
-def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None
-                    ) -> dict[str, Value]:
+def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None, *,
+                    otherwise: str = NONE, size: tuple[int, int] = (0, 0)) -> dict[str, Value]:
     """Settings that the command line names: the preset's, those of a file, --set, --backend.
 
+    ``options.preset`` becomes the name of the preset whose settings these are, and
+    ``options.why_preset`` says which one ``auto`` is; '' = it was not ``auto``.
+
     :param settings: of a scenario, which win over the preset's.
+    :param otherwise: the preset where nothing says how is matched.
+    :param size: width and height of the images, pixels; 0 = not known.
     :raises ConfigError: an unknown name or a refused value.
     """
-    values = load_preset(options.preset) if options.preset else {}
-    values.update(settings or {})
+    values = dict(settings or {})
     path = getattr(options, 'params_file', None)
     if path and options.verb != 'replay':       # whose node reads it
-        values.update(_of_matcher(load_parameter_file(path)))
+        values.update(_of_matcher(load_parameter_file(path), options))
     values.update(parse_assignments(options.settings))
     if options.backend:
         values['backend'] = options.backend
@@ -237,21 +244,46 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
                    '; put it into a file for --params-file' if options.verb == 'replay' else '')
             raise ConfigError(name, values[name],
                               f'it is a setting of the node, not of a matcher{way}')
-    return values
+    if not options.preset and not path and not any(map(is_of_presets, values)):
+        options.preset = otherwise
+    return {**_load_preset(options, values, size), **values}
 
 
-def _of_matcher(parameters: Mapping[str, Value]) -> dict[str, Value]:
-    """A node's parameters without those of the node alone, over those of its preset."""
-    preset = parameters.get('preset')
+def _load_preset(options: argparse.Namespace, values: Mapping[str, Value],
+                 size: tuple[int, int]) -> dict[str, Value]:
+    """The settings of ``options.preset``."""
+    options.why_preset = getattr(options, 'why_preset', '')
+    if options.preset == AUTO:
+        machine = MatcherConfig.from_mapping({name: value for name, value in values.items()
+                                              if name in ('backend', 'device_id', 'num_threads')})
+        try:
+            options.preset, options.why_preset = engines.best_preset(machine, *size)
+        except BackendUnavailable:      # as whoever wants to match is told
+            options.preset = None
+    elif options.preset == NONE:
+        options.preset = None
+    return load_preset(options.preset or NONE)
+
+
+def say_preset(options: argparse.Namespace) -> None:
+    """Say on standard error which preset ``auto`` is."""
+    if options.why_preset:
+        say(f'stereo_bp {options.verb}: {options.why_preset}', file=sys.stderr)
+
+
+def _of_matcher(parameters: Mapping[str, Value], options: argparse.Namespace
+                ) -> dict[str, Value]:
+    """A node's parameters without those of the node alone; its preset wins over --preset."""
+    if parameters.get('preset'):
+        options.preset = str(parameters['preset'])
     others = (*NodeConfig.settings(), *ROS_PARAMETERS, *HINTS)
     for name in HINTS:
         if name in parameters:          # the node leaves it out, too
             _log.warning('%s is left out; %s', name, hint(name))
     for sentence in without_effect(parameters):
         _log.warning(sentence)
-    return {**(load_preset(str(preset)) if preset else {}),
-            **{name: value for name, value in parameters.items()
-               if name not in others and not name.startswith('qos_overrides.')}}
+    return {name: value for name, value in parameters.items()
+            if name not in others and not name.startswith('qos_overrides.')}
 
 
 def names_range(options: argparse.Namespace) -> bool:

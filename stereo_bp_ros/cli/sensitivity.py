@@ -22,6 +22,7 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import plots
@@ -62,13 +63,14 @@ def run(options: argparse.Namespace) -> int:
     for quantity in quantities.values():        # wrong values are told before anything is matched
         for value in quantity.values:
             street.drive(quantity, value)
-    config = MatcherConfig.from_mapping(shared.chosen_settings(options))
+    config = MatcherConfig.from_mapping(shared.chosen_settings(options, otherwise=AUTO))
     own = against.own_name(options, config)
     names, others = against.chosen(options, own, config)
     if options.output:
         check_folder(options.output, ('sensitivity.json', 'sensitivity.svg'),
                      [options.params_file])
         options.output.mkdir(parents=True, exist_ok=True)
+    shared.say_preset(options)
     configs = {own: config, **others}
     method = Method(repeat=1, own_range=shared.names_range(options))
     curves: dict[str, tuple[Quantity, list[Row]]] = {}

@@ -19,6 +19,7 @@ from typing import Any
 from stereo_bp_ros import engines
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.evaluation import datasets
 
 HELP = 'search what is fastest on this CUDA device, for engines to use later'
@@ -44,10 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    values = shared.chosen_settings(options)
+    values = shared.chosen_settings(
+        options, otherwise=AUTO if options.strategy == 'tiles' else NONE)
     sizes = _sizes(options, MatcherConfig.from_mapping(values))
     first = MatcherConfig.from_mapping({**values, 'disparity_range': sizes[0][3]})
     backend = engines.choose(first)
+    shared.say_preset(options)
     if backend.tools is None:
         if options.json:
             shared.print_json({'device': backend.describe(first), 'results': []})

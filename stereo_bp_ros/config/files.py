@@ -16,6 +16,9 @@ from stereo_bp_ros.resources import PRESETS
 #: Name of the node, '/' and wildcards included, and its parameters by their whole names.
 Block = tuple[str, Mapping[str, Any]]
 
+AUTO, NONE = 'auto', 'none'
+"""In place of a shipped preset: the best one for this machine, or the default of each setting."""
+
 MAX_NODES, MAX_DEPTH = 10**5, 100
 """Values, lists and mappings of a YAML file, and how deep they lie within each other."""
 
@@ -29,15 +32,17 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> dict[str, Value]:
-    """Settings of a shipped preset.
+    """Settings of a shipped preset; none of ``NONE``.
 
     :raises ConfigError: there is no preset of this name.
     """
-    path = PRESETS / f'{name}.yaml'
-    if name not in preset_names():
-        raise ConfigError('preset', name, 'must be one of ' + ', '.join(preset_names())
-                          + did_you_mean(name, preset_names()))
-    [(_, values)] = load_blocks(path)
+    if name == NONE:
+        return {}
+    names = [*preset_names(), AUTO, NONE]
+    if name not in names[:-2]:
+        raise ConfigError('preset', name, 'must be one of ' + ', '.join(names)
+                          + did_you_mean(name, names))
+    [(_, values)] = load_blocks(PRESETS / f'{name}.yaml')
     return dict(values)
 
 

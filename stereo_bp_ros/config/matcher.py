@@ -11,7 +11,7 @@ from typing import Any
 
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.config.matcher_settings import MatcherSettings
+from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS, MatcherSettings
 from stereo_bp_ros.config.settings import Setting, Value
 from stereo_bp_ros.errors import ConfigError, ignored_keys, printable
 from stereo_bp_ros.papers.programs import PROGRAMS, ProgramSettings
@@ -186,3 +186,17 @@ ResolvedConfig = typing.NewType('ResolvedConfig', MatcherConfig)
 """What a back end matches with, made by its ``resolve`` alone: for images as they are reduced, by
 the program that computes it on the device. What is below a plan takes no other.
 """
+
+
+def is_of_presets(name: str) -> bool:
+    """Whether a setting says how is matched, so that presets provide it."""
+    return name in MatcherConfig.settings() and name not in NOT_OF_PRESETS
+
+
+def provided_by(preset: str) -> dict[str, Value]:
+    """Every setting that a preset provides: its own, and the defaults of the others.
+
+    :raises ConfigError: there is no preset of this name.
+    """
+    return {name: value for name, value in MatcherConfig.preset(preset).to_mapping().items()
+            if is_of_presets(name)}

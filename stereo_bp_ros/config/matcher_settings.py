@@ -15,6 +15,15 @@ COLOR_MAPS = ('autumn', 'bone', 'jet', 'winter', 'rainbow', 'ocean', 'summer', '
 CENSUS_WINDOWS = ('5x5', '7x5', '9x7')
 ALGORITHMS = ('sad', 'bp', 'tiled_bp')      # position = the number that stereo_image_proc gives it
 
+#: Settings of the images, of what is made of disparities, and of the machine: all others say how
+#: is matched, and a preset provides them.
+NOT_OF_PRESETS = (
+    'min_depth', 'rectify', 'rectified_width', 'rectified_height', 'mono16_scale',
+    'pre_adjust_disparity', 'color_map', 'color_range', 'points_decimation', 'points_min_depth',
+    'points_max_depth', 'max_image_width', 'max_image_height', 'ignored_checks', 'memory_limit',
+    'partition_columns', 'partition_rows', 'partition_padding', 'backend', 'device_id',
+    'num_threads')
+
 
 @dataclasses.dataclass(frozen=True)
 class MatcherSettings(Settings):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.files import AUTO, load_preset
 from stereo_bp_ros.config.settings import Settings, setting
 from stereo_bp_ros.errors import ConfigError
 
@@ -21,7 +21,9 @@ class NodeConfig(Settings):
     """
 
     preset: str = setting(
-        '', 'shipped preset that provides the defaults of all other settings', read_only=True)
+        AUTO, 'preset that provides all settings of matching: a shipped one; none, their own '
+        'defaults; auto, the best one for this machine, chosen by configure unless a setting of '
+        'matching is given')
     autostart: bool = setting(
         True, 'configure and activate without being asked', read_only=True)
     lock_memory: bool = setting(
@@ -98,7 +100,7 @@ class NodeConfig(Settings):
         return self.approximate_sync_tolerance_seconds if self.approximate_sync else 0.0
 
     def check(self) -> None:
-        if self.preset:
+        if self.preset and self.preset != AUTO:
             load_preset(self.preset)
         if bool(self.image_width) != bool(self.image_height):
             raise ConfigError('image_height', self.image_height,

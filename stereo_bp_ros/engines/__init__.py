@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, Plan
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 
-__all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'choose', 'create_engine', 'known', 'warm_up']
+if TYPE_CHECKING:
+    from stereo_bp_ros.engines.cuda.runtime.device import Properties
+
+__all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'best_preset', 'choose', 'create_engine', 'known',
+           'warm_up']
 
 
 def choose(config: MatcherConfig) -> Backend[Any]:
@@ -21,16 +26,8 @@ def choose(config: MatcherConfig) -> Backend[Any]:
     :raises BackendUnavailable: the asked-for back end cannot run here.
     :raises ConfigError: backend cuda, and a setting that only the CPU engine has.
     """
-    from stereo_bp_ros.engines.cuda import backend, plan
-    if config.backend == 'cuda':
-        plan.resolve(config)
-    if config.backend != 'cpu':
-        try:
-            backend.ask(config.device_id)
-        except BackendUnavailable:
-            if config.backend == 'cuda':
-                raise
-    chosen = known(config)
+    from stereo_bp_ros.engines.cuda.backend import ask
+    chosen = _choose(config, ask)
     assert chosen is not None
     return chosen
 
@@ -42,12 +39,18 @@ def known(config: MatcherConfig) -> Backend[Any] | None:
 
     :raises BackendUnavailable, ConfigError: as ``choose``.
     """
+    from stereo_bp_ros.engines.cuda.backend import remember
+    return _choose(config, remember)
+
+
+def _choose(config: MatcherConfig, properties_of: Callable[[int], Properties | None]
+            ) -> Backend[Any] | None:
     from stereo_bp_ros.engines.cpu.backend import CpuBackend
-    from stereo_bp_ros.engines.cuda.backend import CudaBackend, remember
+    from stereo_bp_ros.engines.cuda.backend import CudaBackend
     if config.backend == 'cpu':
         return CpuBackend('asked for')
     try:
-        device = remember(config.device_id)
+        device = properties_of(config.device_id)
         if device is None:
             return None
         cuda = CudaBackend(device, 'asked for' if config.backend == 'cuda'
@@ -58,6 +61,20 @@ def known(config: MatcherConfig) -> Backend[Any] | None:
         if config.backend == 'cuda':
             raise
         return CpuBackend(str(error))
+
+
+def best_preset(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple[str, str]:
+    """The preset with the fewest errors that keeps 10 Hz where ``config`` would be computed.
+
+    Returns its name, and a sentence that says so and why.
+
+    :param width, height: of the images, pixels; 0 = not known.
+    :raises BackendUnavailable, ConfigError: as ``choose``.
+    """
+    backend = choose(config)
+    name = backend.best_preset(config, width, height)
+    size = f', images of {width} x {height}' if width else ''
+    return name, f'preset auto takes {name} on {backend.name} ({backend.reason}){size}'
 
 
 def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:

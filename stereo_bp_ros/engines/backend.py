@@ -266,6 +266,14 @@ class Backend(abc.ABC, Generic[PlanT]):
         """
 
     @abc.abstractmethod
+    def best_preset(self, config: MatcherConfig, width: int, height: int) -> str:
+        """Name of the preset with the fewest errors that keeps 10 Hz here.
+
+        :param config: with which settings of the machine.
+        :param width, height: of the images, pixels; 0 = not known.
+        """
+
+    @abc.abstractmethod
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         """Name of the device that computes and how, for people."""
 

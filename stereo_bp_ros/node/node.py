@@ -17,6 +17,7 @@ from rclpy.lifecycle.node import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from stereo_bp_ros import engines
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
@@ -191,6 +192,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _configure(self, state: LifecycleState) -> None:
         self._conditions.clear('device')
+        if self._configuration.awaits_preset:
+            config, settings = self._configuration.matcher, self._configuration.node
+            name, sentence = self._worker.call(
+                lambda: engines.best_preset(config, settings.image_width, settings.image_height),
+                limit=CONFIGURE_LIMIT)
+            self._configuration.use_preset(name)
+            self.get_logger().info(sentence)
         config, settings = self._configuration.matcher, self._configuration.node
         self.get_logger().info('configuring: building the engine; the first time, compiling '
                                'takes a while')

@@ -18,12 +18,13 @@ from rclpy.parameter_service import ParameterService
 
 from stereo_bp_ros import distributions
 from stereo_bp_ros.config import MatcherConfig, NodeConfig, all_settings, split
-from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.config.node import without_effect
+from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names
+from stereo_bp_ros.config.matcher import is_of_presets, provided_by
+from stereo_bp_ros.config.node import IGNORED, without_effect
 from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.config.stereo_image_proc import translate
-from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.errors import ConfigError, StereoError
 
 #: Called with the configuration before, the one asked for, and the node's settings.
 Check = Callable[[MatcherConfig, MatcherConfig, NodeConfig], None]
@@ -50,10 +51,32 @@ class Parameters:
         values = {name: node.get_parameter(name).value for name in self._settings}
         self.matcher, self.node = split({**values, **self._misplaced(), **self._translate()})
         self._normalize()
+        self._first = self.matcher.to_mapping()
+        self._before = self.matcher, self.node.preset
         self._warn_ignored(values)
         self._warn_unknown()
         self._applies_on_set = not distributions.add_parameter_callbacks(
             node, pre_set=self._pre_set, on_set=self._on_set, post_set=self._post_set)
+
+    @property
+    def awaits_preset(self) -> bool:
+        """Whether ``use_preset`` is to be told which one is the best."""
+        return self.node.preset == AUTO
+
+    def use_preset(self, name: str) -> None:
+        """Set what a preset provides, but for what is set already.
+
+        :raises ConfigError: it is rejected.
+        """
+        now = self.matcher.to_mapping()
+        changes = {'preset': name, **{
+            setting: value for setting, value in provided_by(name).items()
+            if setting != 'program' and setting not in self._overrides()
+            and now[setting] == self._first[setting]}}
+        result = self._node.set_parameters_atomically([
+            Parameter(setting, value=value) for setting, value in changes.items()])
+        if not result.successful:
+            raise ConfigError('preset', name, result.reason)
 
     def restore(self, attempted: MatcherConfig, active: MatcherConfig) -> None:
         """Set parameters back that could not be applied.
@@ -66,6 +89,9 @@ class Parameters:
                           if not self._settings[name].read_only}
             changes = {name: everything[name] for name in attempted.differences(active)
                        if now[name] == then[name]}
+            config, preset = self._before
+            if config == active and preset != self.node.preset:
+                changes['preset'] = everything['preset'] = preset
         for values in (changes, everything):
             result = self._node.set_parameters_atomically(
                 [Parameter(name, value=value) for name, value in values.items()])
@@ -81,8 +107,11 @@ class Parameters:
             return self._node.declare_parameter(
                 name, defaults.get(name, setting.default), descriptor(setting)).value
 
+        is_given = any(is_of_presets(name) or name in IGNORED
+                       for name in self._overrides())
+        defaults['preset'] = NONE if is_given else AUTO
         preset = declare('preset', first['preset'])
-        defaults |= load_preset(preset) if preset else {}
+        defaults |= load_preset(preset) if preset not in ('', AUTO) else {}
         settings = all_settings(declare('program', first['program']))
         for name, setting in settings.items():
             if name not in ('preset', 'program'):
@@ -152,6 +181,8 @@ class Parameters:
         changes = self._known(parameters)
         with self._lock:
             before = self.matcher, self.node
+            if changes.get('preset', self.node.preset) != self.node.preset:
+                self._before = self.matcher, self.node.preset
             self.matcher, self.node = now = self._changed(changes)
         self._warn_ignored(changes)
         if now != before:
@@ -211,12 +242,25 @@ class BatchParameterService(ParameterService):
         self._batch_node = node
 
     def _set_parameters_callback(self, request: Any, response: Any) -> Any:
-        response.results = set_together(self._batch_node, self._meant(request))
+        parameters, node = self._meant(request), self._batch_node
+        if any(p.name == 'preset' for p in parameters):
+            known = [_known_result(node, parameter) for parameter in parameters]
+            result = self._set_atomically([parameter for parameter, one in zip(
+                parameters, known, strict=True) if one is None])
+            response.results = [one or result for one in known]
+        else:
+            response.results = set_together(node, parameters)
         return response
 
     def _set_parameters_atomically_callback(self, request: Any, response: Any) -> Any:
-        response.result = self._batch_node.set_parameters_atomically(self._meant(request))
+        response.result = self._set_atomically(self._meant(request))
         return response
+
+    def _set_atomically(self, parameters: list[Parameter]) -> SetParametersResult:
+        try:
+            return self._batch_node.set_parameters_atomically(self._with_preset(parameters))
+        except ConfigError as error:
+            return SetParametersResult(successful=False, reason=str(error))
 
     def _meant(self, request: Any) -> list[Parameter]:
         parameters = [Parameter.from_parameter_msg(p) for p in request.parameters]
@@ -226,6 +270,25 @@ class BatchParameterService(ParameterService):
         settings = all_settings()
         return [Parameter(p.name, value=_named(settings[p.name], meant[p.name]))
                 if p.name in settings else p for p in parameters]
+
+    def _with_preset(self, parameters: list[Parameter]) -> list[Parameter]:
+        """Also what a preset among them provides, but for what they set themselves.
+
+        :raises ConfigError: it is none that a running node can change to.
+        """
+        named = {p.name: p.value for p in parameters}
+        node, values = self._batch_node, dict[str, Value]()
+        if 'preset' in named:
+            if named['preset'] == AUTO:
+                raise ConfigError('preset', AUTO, 'is for the start: '
+                                  + ', '.join(preset_names()) + ' can be set now')
+            values = provided_by(named['preset'] or NONE)
+            program, current = values.pop('program'), node.get_parameter('program').value
+            if program != current:
+                raise ConfigError('preset', named['preset'], f'has program {program}, and this '
+                                  f'node was started with {current}')
+        return [*parameters, *(Parameter(name, value=value) for name, value in values.items()
+                               if name not in named)]
 
 
 def set_together(node: Node, parameters: Sequence[Parameter]) -> list[SetParametersResult]:

@@ -25,7 +25,7 @@ def test_info_prints_the_memory_plan_with_the_papers_bound(capsys):
 
 def test_info_tells_how_an_image_that_does_not_fit_is_cut(capsys):
     arguments = ['info', '--size', '900x750', '--disparities', '128', '--backend', 'cpu',
-                 '--set', 'memory_limit=200000000']
+                 '--preset', 'none', '--set', 'memory_limit=200000000']
     assert main([*arguments, '--json']) == 0
     memory = report_of(capsys)['memory']
     found = memory['partitions']

@@ -108,7 +108,8 @@ class Client:
         self.set_state('unconfigured')
         self._log_start = len(self.node_process.log)
         values = {name: setting.default for name, setting in all_settings('default').items()
-                  if not setting.read_only} | {'use_sim_time': False, **parameters}
+                  if not setting.read_only} | {'preset': 'none', 'use_sim_time': False,
+                                               **parameters}
         assert [r.reason for r in self.set_parameters(**values) if not r.successful] == []
         self.set_state('active')
         self.connect()

@@ -66,3 +66,19 @@ def client(request: pytest.FixtureRequest, shared_node: NodeProcess) -> Iterator
         client.node_process = shared_node
         client.start_over({**SHARED, **request.module.PARAMETERS})
         yield client
+
+
+@pytest.fixture
+def make(context: Any) -> Iterator[Callable[..., Any]]:
+    """``make(**parameters)``: a ``bench.Bench``; without a preset but with ``preset=None``."""
+    from test.node.bench import Bench
+
+    with contextlib.ExitStack() as stack:
+        def make(**parameters: Any) -> Bench:
+            bench = Bench(context, {
+                name: value for name, value in {'preset': 'none', **parameters}.items()
+                if value is not None})
+            stack.callback(bench.node.destroy_node)
+            stack.callback(bench.node.stop, 1.0)
+            return bench
+        yield make

@@ -90,7 +90,7 @@ def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
             yield node
         return
     command = [sys.executable, '-c', code, '--ros-args', *arguments]
-    for name, value in {**qos, **parameters}.items():
+    for name, value in {**qos, 'preset': 'none', **parameters}.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         command += ['-p', f'{name}:={text}']
     log_path = directory / f'node_{random.getrandbits(32):08x}.log'

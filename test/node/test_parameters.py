@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,71 +17,20 @@ from stereo_bp_ros.errors import BackendUnavailable, ConfigError, StereoError
 
 pytest.importorskip('rclpy')
 
-from rcl_interfaces.msg import SetParametersResult
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.parameter import Parameter
 
-from stereo_bp_ros.node.node import StereoBpNode
 from stereo_bp_ros.node.parameters import set_together
 from test.cases import every
-from test.node.stand_ins import FakeMatcher
+from test.node.bench import Bench
 
 pytestmark = pytest.mark.ros
 
 
-class Bench:
-    """A node in this process, with a stand-in for the matcher and nobody spinning it."""
-
-    def __init__(self, context: Any, parameters: dict[str, Any]) -> None:
-        self.made: list[Any] = []
-
-        def factory(config: MatcherConfig) -> Any:
-            self.made.append(FakeMatcher(config))
-            return self.made[-1]
-
-        self.node = StereoBpNode(
-            matcher_factory=factory, context=context,
-            parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
-
-    def set(self, **values: Any) -> SetParametersResult:
-        """Atomically, as the service does it."""
-        return self.node.set_parameters_atomically(
-            [Parameter(name, value=value) for name, value in values.items()])
-
-    def get(self, name: str) -> Any:
-        return self.node.get_parameter(name).value
-
-    def configure(self) -> None:
-        assert self.node.trigger_configure().name == 'SUCCESS'
-
-    @property
-    def matcher(self) -> Any:
-        return self.made[-1]
-
-    def settle(self) -> None:
-        """Let the compiler finish and the worker run what has been posted."""
-        deadline = time.monotonic() + 60
-        while self.node._reconfiguration.compiling:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        self.node._worker.call(lambda: None, limit=60)
-
-
-@pytest.fixture
-def make(context: Any) -> Iterator[Callable[..., Bench]]:
-    with contextlib.ExitStack() as stack:
-        def make(**parameters: Any) -> Bench:
-            bench = Bench(context, parameters)
-            stack.callback(bench.node.destroy_node)
-            stack.callback(bench.node.stop, 1.0)
-            return bench
-        yield make
-
-
 def test_every_setting_is_a_parameter_with_meaning_limits_and_default(
         make: Callable[..., Bench]) -> None:
-    bench = make()
+    bench = make(preset=None)
     assert not any(bench.node.has_parameter(name)
                    for name in all_settings().keys() - all_settings('default').keys())
     for name, setting in all_settings('default').items():
@@ -187,7 +135,7 @@ def test_a_refused_set_says_why_and_changes_nothing(make: Callable[..., Bench]) 
             ({'preprocessing': 'nothing'}, 'must be one of none, sobel_x'),
             ({'stereo_algorithm': 3}, '0 = sad, 1 = bp, 2 = tiled_bp'),
             ({'exact': True}, 'needs message_type float32'),
-            ({'preset': 'road'}, 'read-only'), ({'subpixel': 1}, 'Wrong parameter type')):
+            ({'rectify': True}, 'read-only'), ({'subpixel': 1}, 'Wrong parameter type')):
         result = bench.set(queue_size=17, **values)
         assert not result.successful
         assert words in result.reason

@@ -10,6 +10,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.config.matcher import provided_by
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
@@ -110,6 +111,13 @@ class CudaBackend(Backend[Plan]):
         known = config.settings()
         return ('cuda', width, height, *(
             value for name, value in config.to_mapping().items() if not known[name].live))
+
+    def best_preset(self, config: MatcherConfig, width: int, height: int) -> str:
+        if self.device.is_integrated:
+            return 'road_fast'
+        road = config.replace(**provided_by('road'))
+        is_whole = not width or self.fit_at_best(road, width, height).parts.count == 1
+        return 'road' if is_whole else 'road_fast'
 
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         return device.describe(self.device.index)

@@ -320,7 +320,7 @@ def _pole(rng: textures.Rng, number: int) -> tuple[float, Mesh]:
     return radius, join(parts).marked(label=THIN)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def street(seed: int, dark: bool = False) -> Street:
     """The street of a seed, kept for the next frames."""
     return Street(seed, dark)

@@ -296,6 +296,7 @@ def device_status(report: Report) -> Status:
         size = matcher.size
         values |= {
             'backend': matcher.backend, 'why': matcher.backend_reason,
+            'preset': report.settings.preset,
             'algorithm': matcher.config.stereo_algorithm,
             'disparities': _search(matcher),
             **report.device,

@@ -1,0 +1,83 @@
+"""Which preset ``auto`` is, on which machine and for which images, and what presets provide."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import MatcherConfig, engines, preset_names
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.matcher import provided_by
+from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS
+from stereo_bp_ros.engines.cuda.backend import CudaBackend
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.evaluation import files
+
+
+@pytest.mark.parametrize(('threads', 'size', 'name'), [
+    (2, (0, 0), 'road_fast'), (2, (640, 480), 'road_fast'), (1, (320, 240), 'road'),
+    (2, (320, 240), 'road')])
+def test_a_cpu_gets_road_where_it_is_fast_enough(threads, size, name, monkeypatch):
+    monkeypatch.setenv('NUMBA_NUM_THREADS', '8')
+    found, sentence = engines.best_preset(MatcherConfig(backend='cpu', num_threads=threads), *size)
+    assert found == name
+    assert f'takes {name} on cpu' in sentence
+
+
+@pytest.mark.parametrize(('changes', 'size', 'name'), [
+    ({}, (0, 0), 'road'), ({}, (1242, 375), 'road'), ({'memory': 2**28}, (1242, 375), 'road_fast'),
+    ({'is_integrated': True}, (0, 0), 'road_fast')])
+def test_a_gpu_gets_road_where_it_fits_whole(changes, size, name):
+    backend = CudaBackend(dataclasses.replace(TYPICAL, **changes), 'asked for')
+    assert backend.best_preset(MatcherConfig(), *size) == name
+
+
+def test_a_preset_provides_every_setting_of_matching_and_no_other():
+    for name in preset_names():
+        assert not set(load_preset(name)) & set(NOT_OF_PRESETS)
+        assert {**provided_by(name), 'backend': 'cpu'} == {
+            setting: value
+            for setting, value in MatcherConfig.preset(name, backend='cpu').to_mapping().items()
+            if setting not in NOT_OF_PRESETS or setting == 'backend'}
+    assert set(NOT_OF_PRESETS) < set(MatcherConfig.settings())
+    assert load_preset('none') == {}
+    with pytest.raises(ValueError, match='must be one of'):
+        MatcherConfig.preset('auto')
+
+
+@pytest.mark.parametrize(('arguments', 'name'), [
+    ([], 'road_fast'), (['--size', '64x48'], 'road'), (['--preset', 'auto'], 'road_fast'),
+    (['--set', 'num_threads=1', '--set', 'color_map=jet'], 'road_fast'),
+    (['--set', 'levels=5', '--preset', 'none'], None), (['--preset', 'indoor'], None)])
+def test_a_verb_says_which_preset_it_takes_where_nothing_says_how_is_matched(
+        arguments, name, capsys):
+    assert main(['info', '--backend', 'cpu', '--json', *arguments]) == 0
+    said = json.loads(capsys.readouterr().out)['preset']
+    assert said.startswith(f'preset auto takes {name} on cpu' if name else arguments[-1])
+
+
+def test_a_parameter_file_keeps_its_meaning(tmp_path, capsys):
+    file = tmp_path / 'params.yaml'
+    for text, said in (('queue_size: 7', False), ('preset: auto', True)):
+        file.write_text('/**:\n  ros__parameters:\n    ' + text)
+        assert main(['info', '--backend', 'cpu', '--json', '--params-file', str(file)]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report['preset'].startswith('preset auto takes' if said else 'none')
+        assert (report['settings']['census_weight'] > 0) == said
+
+
+def test_match_says_which_preset_it_takes(tmp_path, capsys):
+    pair = [str(tmp_path / name) for name in ('left.png', 'right.png')]
+    for name in pair:
+        files.write_image(pathlib.Path(name), np.zeros((48, 64), np.uint8))
+    for arguments, said in (([], True), (['--set', 'levels=5'], False)):
+        assert main(['match', *pair, '-o', str(tmp_path / 'd.pfm'), '--backend', 'cpu',
+                     *arguments]) == 0
+        text = capsys.readouterr().err
+        assert ('stereo_bp match: preset auto takes road on cpu (asked for), images of 64 x 48'
+                in text) == said
