@@ -168,3 +168,26 @@ def test_approximate_sync_without_a_limit_is_refused_and_its_default_elsewhere_t
 def test_the_page_of_settings_is_what_the_declaration_prints(repository):
     assert (repository / 'docs/reference/parameters.md').read_text() == settings_reference(), \
         'run: stereo_bp info --settings > docs/reference/parameters.md'
+
+
+#: Settings in the papers, by preset.
+OF_PAPERS = {
+    'tsukuba_2010': (15, 5, 10, 0.07, 15, 1.7, 1.0), 'cones_2010': (65, 5, 10, 0.07, 15, 1.7, 1.0),
+    'tsukuba_2009': (16, 5, 7, 0.07, 15, 1.7, 0.7), 'road_2009': (33, 5, 7, 0.033, 30, 11, 0.7)}
+
+
+def test_the_papers_presets_have_the_papers_parameters():
+    for name, expected in OF_PAPERS.items():
+        config = MatcherConfig.preset(name)
+        assert expected == (config.disparity_range, config.levels, config.iterations,
+                            config.data_weight, config.data_truncation,
+                            config.discontinuity_truncation, config.smoothing_sigma)
+        assert config.discontinuity_slope == 1.0
+    for disparities in (16, 21, 32, 64, 128):
+        config = MatcherConfig.preset('five_sets', disparity_range=disparities)
+        assert config.truncation == pytest.approx(disparities / 7.5)
+    thesis = MatcherConfig.preset('tsukuba_2019')
+    assert (thesis.stereo_algorithm, thesis.disparity_range, thesis.tile_size,
+            thesis.outer_iterations, thesis.inner_iterations) == ('tiled_bp', 16, 13, 1, 1)
+    costs = {'data_weight', 'data_truncation', 'discontinuity_slope', 'discontinuity_truncation'}
+    assert not costs & set(thesis.differences(MatcherConfig.preset('five_sets')))
