@@ -61,6 +61,7 @@ def test_frames_keep_no_memory_in_python_and_take_little_whatever_their_size(
     left, right = textured_pair(320, 240, 5)        # an image has 76,800 bytes
     loop = FrameLoop([left], [right])
     loop.build(MatcherConfig(stereo_algorithm='sad', disparity_range=8, backend='cpu'))
+    monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
     assert loop.frames(FULL)['right'] == FULL
     gc.collect()
     tracemalloc.start()
