@@ -349,7 +349,7 @@ def test_a_chunk_that_ends_worker_after_worker_ends_the_command(cluster, schedul
     arguments = [*COMMAND[3:], str(folder), '--scheduler', scheduler]
     assert main([*arguments, '--output', str(tmp_path / 'report')]) == 2
     captured = capsys.readouterr()
-    stopped = f'pairs 8 to 10 of {folder} have ended one worker after another'
+    stopped = f'pairs 8 to 9 of {folder} have ended one worker after another'
     assert captured.err.splitlines()[-1].startswith(f'stereo_bp evaluate: {stopped}')
     report = json.loads((tmp_path / 'report' / 'report.json').read_text())
     assert report['stopped'].startswith(stopped)

@@ -53,7 +53,9 @@ def test_launches_follow_each_other_and_fit_their_blocks(iterations: str, dispar
                                                          message_type: str) -> None:
     config = five_sets(disparities, levels=3, level_iterations=iterations,
                        message_type=message_type)
-    for width, height, device in ((16, 17, TYPICAL), (321, 157, TYPICAL), (900, 750, SMALL)):
+    # Vectors of 512 labels do not fit into 64 KiB.
+    small = SMALL if disparities < 512 else TYPICAL
+    for width, height, device in ((16, 17, TYPICAL), (321, 157, TYPICAL), (900, 750, small)):
         launches = schedule.launches(config, width, height, device)
         assert [step.level for step in launches] == sorted(
             (step.level for step in launches), reverse=True)
