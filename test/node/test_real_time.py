@@ -67,6 +67,7 @@ def test_frames_keep_no_memory_in_python_and_take_little_whatever_their_size(
     tracemalloc.start()
     kept = []
     try:
+        loop.frames(5)      # in a process of many tests the first two that are traced take more
         for interval, limit in ((0.0, LOOKED_AT), (math.inf, TAKEN), (math.inf, TAKEN)):
             monkeypatch.setattr(frames, 'QUALITY_INTERVAL', interval)
             peaks = []
@@ -76,8 +77,7 @@ def test_frames_keep_no_memory_in_python_and_take_little_whatever_their_size(
                 assert loop.frame()[0] == 'right'
                 peaks.append(tracemalloc.get_traced_memory()[1] - before)
             assert sorted(peaks)[9 * WATCHED // 10] < limit
-            # Once a table of the whole process may grow, such as that of its names.
-            assert sorted(peaks)[-2] < LOOKED_AT
+            assert max(peaks) < LOOKED_AT
             kept.append(traced())
     finally:
         tracemalloc.stop()
