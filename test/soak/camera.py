@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import threading
@@ -67,7 +68,7 @@ def textures(disparity: int, width: int, height: int) -> tuple[np.ndarray, np.nd
     return values[:, :width].copy(), values[:, disparity:].copy()
 
 
-class Periodic:
+class Periodic(abc.ABC):
     """Calls ``step`` in a thread of its own, in periods that it returns, until it is closed."""
 
     def __init__(self) -> None:
@@ -76,8 +77,9 @@ class Periodic:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    @abc.abstractmethod
     def step(self) -> float:
-        raise NotImplementedError
+        """What is due; returns the seconds to the next one."""
 
     def close(self) -> None:
         self._stopping.set()
