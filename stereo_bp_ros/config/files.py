@@ -38,10 +38,10 @@ def load_preset(name: str) -> dict[str, Value]:
     """
     if name == NONE:
         return {}
-    names = [*preset_names(), AUTO, NONE]
-    if name not in names[:-2]:
-        raise ConfigError('preset', name, 'must be one of ' + ', '.join(names)
-                          + did_you_mean(name, names))
+    names = preset_names()
+    if name not in names:
+        raise ConfigError('preset', name, f'must be one of {", ".join(names)}, {NONE}, or, for '
+                          f'the node and the command line, {AUTO}' + did_you_mean(name, names))
     [(_, values)] = load_blocks(PRESETS / f'{name}.yaml')
     return dict(values)
 

@@ -107,9 +107,8 @@ class Parameters:
             return self._node.declare_parameter(
                 name, defaults.get(name, setting.default), descriptor(setting)).value
 
-        is_given = any(is_of_presets(name) or name in IGNORED
-                       for name in self._overrides())
-        defaults['preset'] = NONE if is_given else AUTO
+        if any(is_of_presets(name) or name in IGNORED for name in self._overrides()):
+            defaults['preset'] = NONE
         preset = declare('preset', first['preset'])
         defaults |= load_preset(preset) if preset not in ('', AUTO) else {}
         settings = all_settings(declare('program', first['program']))
