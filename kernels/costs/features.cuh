@@ -33,6 +33,7 @@ DEVICE uint8 cut_to_byte(int value) { return uint8(min(max(value, 0), 255)); }
 // Borders are replicated.
 struct GreyTile {
     uint8* pixels;  // [rows][columns]
+    uint8* means;   // the same, of 3 x 3 pixels; there is none at the border of the tile
     int* sums;      // [rows][TILE_WIDTH], of the rows of a box
     int halo, rows, columns;
 
@@ -40,6 +41,7 @@ struct GreyTile {
         : halo(halo), rows(TILE_HEIGHT + 2 * halo), columns(TILE_WIDTH + 2 * halo) {
         sums = static_cast<int*>(shared);
         pixels = reinterpret_cast<uint8*>(sums + rows * TILE_WIDTH);
+        means = pixels + rows * columns;
     }
     template <typename Pixel>
     DEVICE void load(const Pixel* from, int width, int height) const {
@@ -51,8 +53,21 @@ struct GreyTile {
             pixels[i] = rounded(from[y * width + x]);
         }
     }
+    // Rounded half up. By all threads of a block.
+    DEVICE void fill_means() const {
+        for (int i = threadIdx.x; i < (rows - 2) * (columns - 2); i += THREADS) {
+            const int x = 1 + i % (columns - 2) - halo, y = 1 + i / (columns - 2) - halo;
+            int sum = 0;
+#pragma unroll
+            for (int j = 0; j < 9; ++j) sum += at(x + j % 3 - 1, y + j / 3 - 1);
+            means[(y + halo) * columns + x + halo] = uint8((sum + 4) / 9);  // there are no ties
+        }
+    }
     // Of the pixel (x, y) of the tile; both may lie in the halo.
-    DEVICE int at(int x, int y) const { return pixels[(y + halo) * columns + x + halo]; }
+    DEVICE int at(const uint8* image, int x, int y) const {
+        return image[(y + halo) * columns + x + halo];
+    }
+    DEVICE int at(int x, int y) const { return at(pixels, x, y); }
 };
 
 // A cost whose feature depends on pixels alone.

@@ -64,8 +64,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         is_hierarchical = algorithm == 'bp' and program == 'default'
         yield (self.level_iterations != '' and not is_hierarchical, 'level_iterations',
                'needs stereo_algorithm bp and program default')
-        for name in ('discontinuity_first_step', 'census_weight', 'sobel_weight',
-                     'grey_weight', 'residual_weight', 'path_sums'):
+        for name in ('discontinuity_first_step', 'census_weight', 'sparse_census_weight',
+                     'sobel_weight', 'grey_weight', 'residual_weight', 'path_sums'):
             yield (getattr(self, name) != type(self).settings()[name].default and not (
                 is_hierarchical and self.message_type == 'int16'), name,
                 'needs stereo_algorithm bp, program default and message_type int16')
@@ -74,7 +74,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                f'must be at most discontinuity_slope ({self.discontinuity_slope:g})')
         for name in ('path_sums', 'discontinuity_edge_threshold'):
             yield (bool(getattr(self, name)) and not self.has_combined_cost, name,
-                   'needs a weight above 0 of census, sobel, grey or residual')
+                   'needs a weight above 0 of census, sparse_census, sobel, grey or residual')
         yield (self.discontinuity_edge_threshold > 0
                and self.discontinuity_edge_truncation > self.truncation,
                'discontinuity_edge_truncation',

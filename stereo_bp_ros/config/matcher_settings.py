@@ -117,11 +117,14 @@ class MatcherSettings(Settings):
 
     census_weight: float = setting(
         0.0, 'weight of the census cost, the Hamming distance of the bits neighbour < centre. If '
-        'one of these four weights is above 0, the data cost is the sum of their costs in whole '
+        'one of these five weights is above 0, the data cost is the sum of their costs in whole '
         'numbers up to 255, in place of data_weight (bp with int16)', 0, 16)
     census_window: str = setting(
-        '9x7', 'width x height of the window of the census', choices=CENSUS_WINDOWS,
-        unit='pixels')
+        '9x7', 'width x height of the window of the census; of the sparse census twice as far',
+        choices=CENSUS_WINDOWS, unit='pixels')
+    sparse_census_weight: float = setting(
+        0.0, 'weight of the sparse census cost: the census of the 3 x 3 mean, with neighbours '
+        'twice as far away', 0, 16)
     sobel_weight: float = setting(
         0.0, 'weight of the difference of the Sobel x derivatives', 0, 16)
     sobel_bound: int = setting(
@@ -246,4 +249,5 @@ class MatcherSettings(Settings):
     @property
     def has_combined_cost(self) -> bool:
         """Whether the data cost is the weighted sum of several costs, in whole numbers."""
-        return any((self.census_weight, self.sobel_weight, self.grey_weight, self.residual_weight))
+        return any((self.census_weight, self.sparse_census_weight, self.sobel_weight,
+                    self.grey_weight, self.residual_weight))

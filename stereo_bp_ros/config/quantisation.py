@@ -134,7 +134,8 @@ def _check_combined(config: MatcherSettings) -> None:
     most = MAX_INT16 // 16
     if round_half_up(config.truncation) > most:
         raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
-                          f'with census, sobel, grey or residual_weight must be at most {most}')
+                          'with census, sparse_census, sobel, grey or residual_weight must be '
+                          f'at most {most}')
 
 
 def _largest_sum(config: MatcherSettings) -> tuple[int, int]:

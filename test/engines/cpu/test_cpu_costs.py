@@ -24,7 +24,8 @@ from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 
-ALL = {'census_weight': 0.8, 'sobel_weight': 1.0, 'grey_weight': 0.35, 'residual_weight': 1.7}
+ALL = {'census_weight': 0.8, 'sparse_census_weight': 0.6, 'sobel_weight': 1.0,
+       'grey_weight': 0.35, 'residual_weight': 1.7}
 SUMS = {**ALL, 'path_sums': True}
 TRUNCATION = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0}
 
@@ -92,8 +93,8 @@ def assert_defined(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
 @pytest.mark.parametrize(('size', 'labels', 'changes'), [
     *(((97, 41), 37, {name: value, 'path_sums': path_sums}) for name, value in ALL.items()
       for path_sums in (False, True)),
-    *(((75, 40), 16, {'census_weight': 1.0, 'census_window': window})
-      for window in ('5x5', '7x5', '9x7')),
+    *(((75, 40), 16, {name: 1.0, 'census_window': window})
+      for name in ('census_weight', 'sparse_census_weight') for window in ('5x5', '7x5', '9x7')),
     *(((75, 40), 16, {'residual_weight': 1.0, 'residual_window_size': side, 'residual_bound': 90})
       for side in (3, 7, 51)),
     *(((75, 40), 21, {'sobel_weight': 1.0, **changes}) for changes in (
@@ -280,14 +281,15 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
         return {array.name for array in plan_of(combined(32, **changes), 320, 240).memory.arrays}
 
     plain, costs, sums = names(), names(**ALL), names(**SUMS)
-    assert costs - plain == {'left_features', 'right_features', 'bordered_grey', 'census_planes',
-                             'data_cost'}
+    assert costs - plain == {'left_features', 'right_features', 'bordered_grey', 'bordered_mean',
+                             'census_planes', 'data_cost'}
+    assert costs - names(**{**ALL, 'sparse_census_weight': 0.0}) == {'bordered_mean'}
     assert plain - costs == {'left_matched', 'right_matched', 'image_rows', 'cost_rows'}
     assert sums - costs == {'path_down', 'path_up', 'path_across', 'path_total'}
 
 
 @pytest.mark.parametrize(('changes', 'says'), [
-    ({'census_weight': 1.0, 'message_type': 'float32'}, 'needs stereo_algorithm bp'),
+    *(({name: 1.0, 'message_type': 'float32'}, 'needs stereo_algorithm bp') for name in ALL),
     ({'path_sums': True}, 'needs a weight above 0'),
     ({'discontinuity_first_step': 9.0}, 'at most discontinuity_slope'),
     ({'discontinuity_edge_threshold': 16}, 'needs a weight above 0'),
@@ -314,6 +316,11 @@ def test_definitions_by_hand() -> None:
     cost = naive_costs.combined_cost(*np.array([[[10, 30]], [[13, 70]]], np.uint8), config)
     # 0.5 * 3 rounded half up; 0.5 * 8, cut from 40; and 0.5 * 8, cut from 17.
     assert cost.tolist() == [[[2, 20], [4, 4]]]
+    # Of 10 and 30 with replicated borders the means are 10, 17, 23 and 30 from one pixel outside
+    # the image on, and a neighbour is two pixels away.
+    assert naive_costs.mean(np.array([[10, 10, 30, 30]])).tolist() == [[10, 17, 23, 30]]
+    bits = naive_costs.sparse_census(np.array([[10, 30]], np.uint8), '5x5')
+    assert bits.reshape(2, -1)[:, 10:14].tolist() == [[True, True, False, False]] * 2
     # From the left the second pixel has 9 + 0, 0 + 3; from the right the first 0 + 3, 9 + 0.
     # Each adds its own cost on the other three ways (a single row: above and below alike).
     row = np.array([[[0, 9], [9, 0]]], np.uint8)

@@ -127,7 +127,11 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
     for window, changes in (
             ('5x5', {}), ('7x5', {'residual_weight': 1.0, 'path_sums': True}),
             ('9x7', {'sobel_weight': 1.0, 'path_sums': True}),
-            ('9x7', {'sobel_weight': 1.0, 'grey_weight': 1.0, 'residual_weight': 1.0})):
+            ('7x5', {'census_weight': 0.0, 'sparse_census_weight': 1.0}),
+            ('5x5', {'sparse_census_weight': 1.0, 'sobel_weight': 1.0}),
+            ('9x7', {'sobel_weight': 1.0, 'grey_weight': 1.0, 'residual_weight': 1.0}),
+            ('9x7', {'sparse_census_weight': 1.0, 'sobel_weight': 1.0, 'grey_weight': 1.0,
+                     'residual_weight': 1.0})):
         config = MatcherConfig.from_mapping({
             'disparity_range': disparities, 'census_weight': 0.8, 'census_window': window,
             **COMBINED, **changes})

@@ -17,7 +17,8 @@ from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
 
 pytestmark = pytest.mark.gpu
 
-ALL = {'census_weight': 0.8, 'sobel_weight': 1.0, 'grey_weight': 0.5, 'residual_weight': 2.0}
+ALL = {'census_weight': 0.8, 'sparse_census_weight': 0.6, 'sobel_weight': 1.0,
+       'grey_weight': 0.5, 'residual_weight': 2.0}
 
 
 def configured(disparities: int, **changes: Any) -> MatcherConfig:
@@ -41,6 +42,10 @@ def test_both_engines_find_the_same(disparities: int, min_disparity: int, width:
     ALL, {'census_window': '5x5'}, {'census_window': '7x5', 'outside_cost': 255},
     {'census_weight': 0.0, 'sobel_scale': 0.37, 'prefilter_cap': 0.0},
     {'census_weight': 0.0, 'sobel_weight': 0.0, 'grey_weight': 0.3},
+    *({'census_weight': 0.0, 'sobel_weight': 0.0, 'sparse_census_weight': 1.0,
+       'census_window': window} for window in ('5x5', '7x5', '9x7')),
+    {'sparse_census_weight': 0.6, 'reference_image': 'right', 'partition_columns': 2,
+     'partition_rows': 2, 'partition_padding': 16},
     {'census_weight': 0.0, 'sobel_weight': 0.0, 'residual_weight': 3.0,
      'residual_window_size': 51},
     {'partition_columns': 2, 'partition_rows': 2, 'partition_padding': 16},

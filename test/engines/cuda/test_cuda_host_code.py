@@ -174,7 +174,8 @@ CONFIGURATIONS = {
     'combined': {'census_weight': 0.8, 'sobel_weight': 1.0, **COMBINED},
     'path sums': {'grey_weight': 0.5, 'residual_weight': 1.0, 'path_sums': True, **COMBINED,
                   'smoothing_sigma': 0.7, 'texture_threshold': 3},
-    'path sums in partitions': {'census_weight': 0.8, 'path_sums': True, **COMBINED,
+    'path sums in partitions': {'census_weight': 0.8, 'sparse_census_weight': 0.5,
+                                'path_sums': True, **COMBINED,
                                 'partition_columns': 2, 'partition_padding': 32},
     'sad': {'stereo_algorithm': 'sad', 'disp12_max_diff': 1},
     **{f'sad {name}': {'stereo_algorithm': 'sad', **streamed(name)}

@@ -409,6 +409,10 @@ def test_combined_costs_have_volumes_of_a_partition_and_features_of_the_image() 
     assert arrays['right_sobel_feature'] == ((90, 200), 'uint8')
     assert arrays['data_cost'] == ((90, across.size, 24), 'uint8')
     assert arrays['path_costs'] == ((4, 90, across.size, 24), 'uint8')
-    assert not {'table', 'left_matched', 'left_grey_feature'} & arrays.keys()
+    assert not {'table', 'left_matched', 'left_grey_feature',
+                'left_sparse_census_feature'} & arrays.keys()
+    both = plan_of(config.replace(sparse_census_weight=0.5), 200, 90)
+    assert {'left_census_feature', 'left_sparse_census_feature'} <= {
+        spec.name for spec in both.memory.arrays}
     without = plan_of(config.replace(path_sums=False), 200, 90)
     assert 'path_costs' not in {spec.name for spec in without.memory.arrays}

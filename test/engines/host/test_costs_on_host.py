@@ -32,6 +32,8 @@ PIXELS = {'uint8': 'uint8', 'float32': 'float'}
 
 CENSUS, SOBEL = {'census_weight': 0.8}, {'sobel_weight': 1.37, 'sobel_bound': 20}
 GREY, RESIDUAL = {'grey_weight': 0.5}, {'residual_weight': 2.0, 'residual_bound': 40}
+SPARSE = {'sparse_census_weight': 0.6}
+ALL = CENSUS, SPARSE, SOBEL, GREY, RESIDUAL
 PATHS = {'path_sums': True}
 
 
@@ -138,11 +140,13 @@ def configured(disparities: int, *weights: dict[str, Any], **changes: Any) -> Ma
     *((16, (71, 9), weights, {'min_disparity': -5, 'levels': 1, **changes})
       for weights, changes in (
         ((CENSUS,), {'census_window': '7x5'}),
-        ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 3.0}),
-        ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 0.02, 'residual_window_size': 21}))),
+        ((SPARSE,), {'census_window': '9x7'}), ((SPARSE, GREY), {'census_window': '5x5'}),
+        (ALL, {'census_weight': 3.0}),
+        (ALL, {'census_weight': 0.02, 'residual_window_size': 21}))),
     *slow(*((16, (71, 9), weights, {'min_disparity': -5, 'levels': 1, **changes})
             for weights, changes in (
         ((CENSUS,), {'census_window': '5x5'}),
+        ((CENSUS, SPARSE), {'census_window': '7x5'}),
         ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
         ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}),
         ((GREY,), {'grey_bound': 255}),
@@ -168,7 +172,7 @@ def test_coarse_costs_are_cut_at_four_truncations() -> None:
 
 
 def test_partitions_see_whole_images_and_sum_up_their_own_paths() -> None:
-    check(configured(21, CENSUS, SOBEL, PATHS, min_disparity=-3, levels=1), 45, 24,
+    check(configured(21, CENSUS, SPARSE, SOBEL, PATHS, min_disparity=-3, levels=1), 45, 24,
           parts_of(45, 24, 2, 2, 4, 4))
 
 
@@ -176,7 +180,7 @@ def test_smoothed_images_are_rounded_half_up() -> None:
     rng = np.random.default_rng(0)
     left, right = (rng.uniform(-3, 260, (9, 21)).astype(np.float32) for _ in range(2))
     left[0, :7] = 0.5, np.nextafter(np.float32(0.5), np.float32(0)), 254.5, 255.5, -0.5, 1.5, 300
-    config = configured(16, CENSUS, GREY, levels=1, grey_bound=255)
+    config = configured(16, CENSUS, SPARSE, GREY, levels=1, grey_bound=255)
     grey = [np.clip(np.floor(image.astype(np.float64) + 0.5), 0, 255).astype(np.uint8)
             for image in (left, right)]
     assert grey[0][0, :7].tolist() == [1, 0, 255, 255, 0, 2, 255]

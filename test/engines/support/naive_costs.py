@@ -6,6 +6,7 @@ of the right image.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,34 @@ def weighted(difference: Array, weight: float, bound: int) -> Array:
 
 def census(grey: Array, window: str) -> Array:
     """The bits ``neighbour < centre`` of a window, rows first, borders replicated; bool."""
+    return _darker(grey, lambda values: values, window, 1)
+
+
+def sparse_census(grey: Array, window: str) -> Array:
+    """The same with twice the spacing, of the mean of 3 x 3 pixels of the replicated image."""
+    return _darker(grey, mean, window, 2)
+
+
+def _darker(grey: Array, prepare: Callable[[Array], Array], window: str, spacing: int) -> Array:
     columns, rows = map(int, window.split('x'))
     height, width = grey.shape
-    padded = np.pad(grey, ((rows // 2,) * 2, (columns // 2,) * 2), 'edge')
-    return np.stack([padded[y:y + height, x:x + width] < grey
+    reach = spacing * max(columns, rows)    # more than enough
+    values = prepare(np.pad(grey, reach, 'edge'))
+
+    def moved(x: int, y: int) -> Array:
+        return values[reach + y:reach + y + height, reach + x:reach + x + width]
+
+    return np.stack([moved(spacing * (x - columns // 2), spacing * (y - rows // 2)) < moved(0, 0)
                      for y in range(rows) for x in range(columns)
                      if (x, y) != (columns // 2, rows // 2)], -1)
+
+
+def mean(grey: Array) -> Array:
+    """Of 3 x 3 pixels, rounded half up; borders replicated."""
+    padded = np.pad(grey.astype(np.int64), 1, 'edge')
+    height, width = grey.shape
+    total = sum(padded[y:y + height, x:x + width] for y in range(3) for x in range(3))
+    return (2 * total + 9) // 18
 
 
 def sobel(grey: Array, scale: float, cap: float) -> Array:
@@ -54,9 +77,11 @@ def combined_cost(left: Array, right: Array, config: MatcherConfig) -> Array:
     """The data cost, uint8 H x W x D, of grey images that the Gaussian has left in 8 bits."""
     height, width = left.shape
     terms = []
-    if config.census_weight:
-        terms.append((census(left, config.census_window), census(right, config.census_window),
-                      config.census_weight, 64))
+    for weight, bits in ((config.census_weight, census),
+                         (config.sparse_census_weight, sparse_census)):
+        if weight:
+            terms.append((bits(left, config.census_window), bits(right, config.census_window),
+                          weight, 64))
     for weight, bound, feature in (
             (config.sobel_weight, config.sobel_bound,
              lambda image: sobel(image, config.sobel_scale, config.prefilter_cap)),

@@ -92,20 +92,49 @@ def _fill_census(grey: Any, reach: int, config: ResolvedConfig, target: Target,
                  arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """A bit for each pixel of the window but the centre: darker than it; uint64."""
     columns, rows = map(int, config.census_window.split('x'))
-    _census(grey, reach, columns // 2, rows // 2, *target, arrays['census_planes'])
+    _census(grey, reach, 1, columns // 2, rows // 2, *target, arrays['census_planes'])
+
+
+def _fill_sparse_census(grey: Any, reach: int, config: ResolvedConfig, target: Target,
+                        arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """The same bits of the 3 x 3 mean, with twice the spacing; uint64."""
+    columns, rows = map(int, config.census_window.split('x'))
+    mean = arrays['bordered_mean']
+    _fill_mean(grey, mean)
+    _census(mean, reach, layout.SPARSE_SPACING, columns // 2, rows // 2, *target,
+            arrays['census_planes'])
 
 
 @parallel_kernel
-def _census(grey: Any, reach: int, radius_x: int, radius_y: int, out: Any, first: int, step: int,
-            begin: int, end: int, scratch: Any) -> None:
+def _fill_mean(grey: Any, mean: Any) -> None:
+    """Of 3 x 3 pixels, rounded half up; not of those at the border of ``grey``."""
+    height, width = grey.shape
+    for y in numba.prange(1, height - 1):
+        above, own, below = grey[y - 1], grey[y], grey[y + 1]
+        out = mean[y, 1:]
+        for x in range(width - 2):
+            total = np.uint32(4)    # half of nine, which is odd: there are no ties
+            for column in range(3):
+                total += np.uint32(above[x + column])
+                total += np.uint32(own[x + column])
+                total += np.uint32(below[x + column])
+            out[x] = np.uint8(total // np.uint32(9))
+
+
+@parallel_kernel
+def _census(grey: Any, reach: int, spacing: int, radius_x: int, radius_y: int, out: Any,
+            first: int, step: int, begin: int, end: int, scratch: Any) -> None:
+    """
+    :param spacing: pixels from one neighbour to the next.
+    """
     height, stride = out.shape[0], grey.shape[1]
     parts = scratch.shape[0]
     for part in numba.prange(parts):
         planes = scratch[part].reshape(-1)
         for y in range(part * height // parts, (part + 1) * height // parts):
             for x in range(begin, end, VECTOR_BYTES):
-                _census_planes(address(grey), (y + reach) * stride + reach + x, stride, radius_x,
-                               radius_y, address(planes))
+                _census_planes(address(grey), (y + reach) * stride + reach + x, spacing,
+                               spacing * stride, radius_x, radius_y, address(planes))
                 for lane in range(min(VECTOR_BYTES, end - x)):
                     word = np.uint64(0)
                     for plane in range(8):
@@ -115,9 +144,12 @@ def _census(grey: Any, reach: int, radius_x: int, radius_y: int, out: Any, first
 
 
 @kernel
-def _census_planes(grey: Any, centre: int, stride: int, radius_x: int, radius_y: int,
-                   planes: Any) -> None:
-    """Of 64 pixels from ``centre`` on the bits, eight of them in a plane of bytes."""
+def _census_planes(grey: Any, centre: int, step_x: int, step_y: int, radius_x: int,
+                   radius_y: int, planes: Any) -> None:
+    """Of 64 pixels from ``centre`` on the bits, eight of them in a plane of bytes.
+
+    :param step_x, step_y: bytes from one neighbour to the next and to the one below.
+    """
     own, zero = load_bytes(grey, centre), splat(np.uint8(0))
     total = zero
     bits = 0
@@ -125,7 +157,7 @@ def _census_planes(grey: Any, centre: int, stride: int, radius_x: int, radius_y:
         for x in range(-radius_x, radius_x + 1):
             if x == 0 and y == 0:
                 continue
-            other = load_bytes(grey, centre + y * stride + x)
+            other = load_bytes(grey, centre + y * step_y + x * step_x)
             total = total + where_less(other, own, splat(np.uint8(1 << bits % 8)), zero)
             bits += 1
             if bits % 8 == 0:
@@ -229,6 +261,7 @@ class Feature(NamedTuple):
 
 #: By the names of ``layout.COSTS``.
 FEATURES = {'census': Feature(_fill_census, differing_bits),
+            'sparse_census': Feature(_fill_sparse_census, differing_bits),
             'sobel': Feature(_fill_sobel, _absolute_difference),
             'grey': Feature(_fill_grey, _absolute_difference),
             'residual': Feature(_fill_residual, _absolute_difference)}

@@ -11,10 +11,13 @@ from stereo_bp_ros.geometry import Wanted
 
 #: The costs that are added up, and the bytes of their feature of a pixel. Each has an entry in
 #: ``features.FEATURES`` and the settings <name>_weight and <name>_bound.
-COSTS = {'census': 8, 'sobel': 1, 'grey': 1, 'residual': 1}
+COSTS = {'census': 8, 'sparse_census': 8, 'sobel': 1, 'grey': 1, 'residual': 1}
 
 #: Bound of a cost that has no setting for it: the bits of a census.
 NO_BOUND = 64
+
+#: Of the sparse census: pixels from one neighbour to the next, and the radius of the box mean.
+SPARSE_SPACING, MEAN_RADIUS = 2, 1
 
 
 class Term(NamedTuple):
@@ -63,19 +66,25 @@ def terms(config: ResolvedConfig, width: int) -> tuple[Term, ...]:
 
 def border(config: ResolvedConfig) -> int:
     """Pixels beyond the image that windows of features reach."""
-    census = max(int(side) for window in CENSUS_WINDOWS for side in window.split('x'))
-    return max(census, config.residual_window_size if config.residual_weight else 0) // 2
+    reach = max(int(side) for window in CENSUS_WINDOWS for side in window.split('x')) // 2
+    if config.sparse_census_weight:
+        reach = SPARSE_SPACING * reach + MEAN_RADIUS
+    return max(reach, config.residual_window_size // 2 if config.residual_weight else 0)
 
 
 def feature_arrays(config: ResolvedConfig, width: int, height: int, threads: int) -> Wanted:
-    """Features of both images, and one grey image with borders, which a vector may reach over."""
+    """Features of both images, and one grey image with borders, which a vector may reach over.
+
+    With the sparse census its mean, too, of the same shape.
+    """
     reach, rows = border(config), []
     for side, pixels in zip(('left', 'right'), row_pixels(config, width), strict=True):
         size = sum(_whole_vectors(COSTS[name] * pixels)
                    for name, term in zip(COSTS, terms(config, width), strict=True) if term.weight)
         rows.append((f'{side}_features', (height, size), 'uint8'))
-    return [*rows, ('bordered_grey',
-                    (height + 2 * reach, width + 2 * reach + VECTOR_BYTES), 'uint8'),
+    bordered = height + 2 * reach, width + 2 * reach + VECTOR_BYTES
+    means: Wanted = [('bordered_mean', bordered, 'uint8')] * bool(config.sparse_census_weight)
+    return [*rows, ('bordered_grey', bordered, 'uint8'), *means,
             ('census_planes', (threads, 8, VECTOR_BYTES), 'uint8')]
 
 

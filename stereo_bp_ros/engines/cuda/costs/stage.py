@@ -175,7 +175,8 @@ class CombinedCost:
             self._run(stream, _features(config, image),
                       (-(-self._features.width // TILE_WIDTH),
                        -(-self._features.height // TILE_HEIGHT), 2),
-                      THREADS, self._features, _feature_bytes(self._features.halo))
+                      THREADS, self._features,
+                      _feature_bytes(self._features.halo, config.sparse_census_weight > 0))
         self._combine.first_x, self._combine.first_y = part.x, part.y
         self._run(stream, _combined(config),
                   (-(-level.width // ROW_WIDTH), -(-level.height // ROWS), 1), 32 * ROWS,
@@ -221,6 +222,6 @@ class CombinedCost:
         return launch
 
 
-def _feature_bytes(halo: int) -> int:
+def _feature_bytes(halo: int, has_means: bool) -> int:
     """Bytes of shared memory of a block of ``make_features``; as ``GreyTile``."""
-    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + TILE_WIDTH + 2 * halo)
+    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + (1 + has_means) * (TILE_WIDTH + 2 * halo))

@@ -31,6 +31,12 @@ def _census(config: ResolvedConfig) -> tuple[str, str, int, int]:
     return f'Census<{columns}, {rows}>', 'uint64', 64, max(columns, rows) // 2
 
 
+def _sparse_census(config: ResolvedConfig) -> tuple[str, str, int, int]:
+    kind, feature, bound, radius = _census(config)
+    # Twice the spacing, and a pixel around each neighbour.
+    return f'Sparse{kind}', feature, bound, 2 * radius + 1
+
+
 def _sobel(config: ResolvedConfig) -> tuple[str, str, int, int]:
     return 'Sobel', 'uint8', config.sobel_bound, 1
 
@@ -45,7 +51,8 @@ def _residual(config: ResolvedConfig) -> tuple[str, str, int, int]:
 
 #: Name of a cost's settings to the kind, the type of the feature, the bound and the radius.
 COSTS: dict[str, Callable[[ResolvedConfig], tuple[str, str, int, int]]] = {
-    'census': _census, 'sobel': _sobel, 'grey': _grey, 'residual': _residual}
+    'census': _census, 'sparse_census': _sparse_census, 'sobel': _sobel, 'grey': _grey,
+    'residual': _residual}
 
 
 def terms(config: ResolvedConfig) -> list[Term]:
