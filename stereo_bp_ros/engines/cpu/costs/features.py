@@ -124,9 +124,7 @@ def _fill_mean(grey: Any, mean: Any) -> None:
 @parallel_kernel
 def _census(grey: Any, reach: int, spacing: int, radius_x: int, radius_y: int, out: Any,
             first: int, step: int, begin: int, end: int, scratch: Any) -> None:
-    """
-    :param spacing: pixels from one neighbour to the next.
-    """
+    """The bits of an image with borders; ``spacing``: pixels from one neighbour to the next."""
     height, stride = out.shape[0], grey.shape[1]
     parts = scratch.shape[0]
     for part in numba.prange(parts):
