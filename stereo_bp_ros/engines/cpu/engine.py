@@ -151,7 +151,7 @@ def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
     outputs = {name: output.empty((side, side)) for name, output in OUTPUTS.items()}
     everything = config.replace(
         rectify=False, downscale=factor, min_disparity=0,
-        disparity_range=4 * factor,
+        disparity_range=(32 if config.searches_band else 4) * factor,
         discontinuity_truncation=config.truncation, uniqueness_ratio=5.0, texture_threshold=1,
         subpixel=True, disp12_max_diff=1, median_window_size=3, speckle_size=2,
         confidence_window_size=3, confidence_threshold=0.1, contrast_threshold=1.0,
