@@ -81,6 +81,13 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                f'must be at most discontinuity_truncation ({self.truncation:g})')
         yield (self.path_step_penalty > self.path_jump_penalty, 'path_step_penalty',
                f'must be at most path_jump_penalty ({self.path_jump_penalty})')
+        yield (self.band_radius > 0 and not (self.path_sums and self.levels == 1), 'band_radius',
+               'needs path_sums and levels 1')
+        yield (self.band_radius > 0 and min(self.iterations_of_levels) < 2, 'iterations',
+               'band_radius needs at least 2')
+        yield (self.band_radius > 0 and not quantisation.fits_band(self),
+               'discontinuity_truncation', 'with band_radius must be at most '
+               f'{quantisation.MAX_BAND_TRUNCATION}, and what a jump of four labels costs')
         yield (self.min_disparity % self.downscale != 0, 'min_disparity',
                f'must be a multiple of downscale ({self.downscale})')
         yield (self.disparity_range <= self.downscale, 'disparity_range',
@@ -114,6 +121,25 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         return self.replace(downscale=1, min_disparity=self.min_disparity // self.downscale,
                             disparity_range=-(-self.disparity_range // self.downscale),
                             color_range=self.colored_range)
+
+    @functools.cached_property
+    def coarse(self) -> MatcherConfig:
+        """The configuration of the first pass of a band search, on images of half the size.
+
+        It searches the whole range and leaves no hole. The sparse census of an image is the
+        census of one of half the size, which gets the weight of both.
+        """
+        first, last = self.min_disparity, self.min_disparity + self.disparity_range - 1
+        return self.replace(
+            band_radius=0, min_disparity=first // 2, disparity_range=last // 2 - first // 2 + 1,
+            color_range=0, reference_image='left', rectify=False, rectified_width=0,
+            rectified_height=0, census_weight=min(16.0, self.census_weight
+                                                  + self.sparse_census_weight),
+            sparse_census_weight=0.0, uniqueness_ratio=0.0, texture_threshold=0,
+            confidence_threshold=0.0, contrast_threshold=0.0, subpixel=True, border='invalid',
+            speckle_size=self.speckle_size // 2, filling='plane',
+            bilateral_passes=(self.bilateral_passes + 1) // 2,
+            bilateral_sigma=self.bilateral_sigma / 2)
 
     @property
     def max_disparity(self) -> int:

@@ -44,6 +44,10 @@ class MatcherSettings(Settings):
     downscale: int = setting(
         1, 'reduce images this many times in both directions before matching, which takes a '
         'fraction of the time and loses small objects; results keep the size of the images', 1, 4)
+    band_radius: int = setting(
+        0, 'search only this many disparities on each side of two estimates from images of half '
+        'the size, which takes a fraction of the time and of the memory; 0 = the whole range (bp '
+        'with path_sums and one level)', 0, 4, unit='pixels')
     reference_image: str = setting(
         'left', 'image whose pixels get a disparity', choices=('left', 'right'))
 
@@ -245,6 +249,14 @@ class MatcherSettings(Settings):
     def truncation(self) -> float:
         """The bound of the smoothness cost, with 0 resolved to disparity_range / 7.5."""
         return self.discontinuity_truncation or self.disparity_range / 7.5
+
+    @property
+    def searches_band(self) -> bool:
+        """Whether each pixel has labels of its own, near two estimates.
+
+        A range that has no more labels than both of these is searched whole.
+        """
+        return self.band_radius > 0 and self.disparity_range > 2 * (2 * self.band_radius + 1)
 
     @property
     def has_combined_cost(self) -> bool:

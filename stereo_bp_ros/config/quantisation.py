@@ -20,6 +20,10 @@ NO_SECOND = 2**31 - 1
 JUMP = 32
 #: Combined data costs of a pixel are cut at this.
 MAX_COMBINED_COST = 255
+#: Four of these, the largest sum of messages, fit 8 bits, as the costs of a band search do.
+MAX_BAND_TRUNCATION = 63
+#: Labels beyond both ends of its labels that a message of a band search goes on.
+BAND_REACH = 3
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
 MAX_SCALE = 128
 
@@ -76,6 +80,13 @@ def first_step(config: MatcherSettings) -> float:
         return message_smoothness(config)[0]
     step = message_scale(config) * config.discontinuity_first_step
     return round_half_up(step) if config.message_type == 'int16' else step
+
+
+def fits_band(config: MatcherSettings) -> bool:
+    """Whether 8 bits hold the messages of a band search, and no jump reaches beyond them."""
+    slope, truncation = message_smoothness(config)
+    return (truncation <= MAX_BAND_TRUNCATION
+            and first_step(config) + BAND_REACH * slope >= truncation)
 
 
 def edge_truncation(config: MatcherSettings) -> int:

@@ -13,8 +13,10 @@ from stereo_bp_ros.papers.programs import PROGRAMS
 
 PlanT = TypeVar('PlanT')
 
-#: The engine's own classes by back end and algorithm.
+#: The engine's own classes by back end and algorithm; band: bp where it searches one.
 DEFAULTS = {
+    ('cuda', 'band'): 'stereo_bp_ros.engines.cuda.hierarchical.matching:Hierarchical',
+    ('cpu', 'band'): 'stereo_bp_ros.engines.cpu.band.matching:Band',
     ('cuda', 'bp'): 'stereo_bp_ros.engines.cuda.hierarchical.matching:Hierarchical',
     ('cuda', 'tiled_bp'): 'stereo_bp_ros.engines.cuda.tiled.matching:Tiled',
     ('cuda', 'sad'): 'stereo_bp_ros.engines.cuda.sad.matching:Sad',
@@ -51,7 +53,8 @@ def matching(backend: str, config: ResolvedConfig) -> Any:
     """The class that matches with a configuration on 'cuda' or 'cpu'."""
     program = PROGRAMS.get(config.program)
     name = program and program.classes.get(backend)
-    return _load(name or DEFAULTS[backend, config.stereo_algorithm])
+    algorithm = 'band' if config.searches_band else config.stereo_algorithm
+    return _load(name or DEFAULTS[backend, algorithm])
 
 
 def check(backend: str, config: ResolvedConfig, device: Any = None) -> None:

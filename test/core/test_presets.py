@@ -21,7 +21,7 @@ DISPARITIES = 64
 #: Largest share of the valid pixels above 60 px, of which the real sequence has none.
 MAX_PHANTOM_SHARE = 0.0005
 
-PRESETS = ('indoor', 'road', 'road_fast', 'sad_fast')
+PRESETS = ('indoor', 'road', 'road_band', 'road_fast', 'sad_fast')
 
 
 def disparities(preset: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]]

@@ -21,8 +21,9 @@ FACES = {'cuda': CudaMatching, 'cpu': CpuMatching}
     *((backend, name, program.algorithm) for name, program in PROGRAMS.items()
       for backend in FACES)])
 def test_every_program_is_a_way_to_match_of_its_back_end(backend, program, algorithm):
-    assert issubclass(programs.matching(backend, MatcherConfig(
-        stereo_algorithm=algorithm, program=program)), FACES[backend])
+    config = (MatcherConfig.preset('road_band') if algorithm == 'band' else
+              MatcherConfig(stereo_algorithm=algorithm, program=program))
+    assert issubclass(programs.matching(backend, config), FACES[backend])
 
 
 def test_a_program_without_a_class_for_a_back_end_is_the_defaults_there():

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig, quantisation
-from stereo_bp_ros.engines import programs
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines.backend import Engine
-from stereo_bp_ros.engines.cpu.costs import features
-from stereo_bp_ros.engines.cpu.matching import Matches, stopwatch
+from stereo_bp_ros.engines.cpu.matching import Array, stopwatch
 from stereo_bp_ros.engines.cpu.outputs import (
     Finished,
     enlarge_confidences,
@@ -21,9 +19,10 @@ from stereo_bp_ros.engines.cpu.outputs import (
     fill,
     fill_levels,
 )
+from stereo_bp_ros.engines.cpu.passes import Pass
 from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cpu.simd import runtime
-from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify, refine
+from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.partitions import Partitioning
@@ -41,7 +40,7 @@ class CpuEngine(Engine):
         super().__init__(plan)
         arena = _align(plan.memory.total)
         self._arrays = {spec.name: _view(arena, spec) for spec in plan.memory.arrays}
-        self._matching = programs.matching('cpu', plan.config)(plan, self._arrays)
+        self._pass = Pass(plan, self._arrays)
         self._rectification: Rectification | None = None        # that the maps are of
 
     @classmethod
@@ -76,12 +75,12 @@ class CpuEngine(Engine):
                     rectify.fill_maps(rectification, self._arrays)
                     self._rectification = rectification
                 self._convert(left, right)
-            with stopwatch(timings, 'preprocess'):
-                self._preprocess()
-            matches = self._matches(*refine.needs(self.config, outputs))
-            self._matching.match(self.config, matches, timings)
+            found = confidences = outputs.get('confidence')
+            if self.plan.downscale > 1 and confidences is not None:
+                found = self._arrays['reduced_confidence']
+            self._pass.run(self.config, timings, outputs, found)
             with stopwatch(timings, 'refine'):
-                disparity = self._refine(matches, outputs.get('confidence'))
+                disparity = self._enlarge(found, confidences)
             seen = left if self.config.reference_image == 'left' else right
             if self.config.rectify and 'points' in outputs:
                 with stopwatch(timings, 'points'):
@@ -125,45 +124,15 @@ class CpuEngine(Engine):
                     self.config.reference_image == 'right', levels)
         return RawImage.from_array(levels)
 
-    def _preprocess(self) -> None:
-        for side in ('left', 'right'):
-            if self.config.has_combined_cost:
-                preprocess.smooth(self._arrays[f'{side}_grey'], self.config.smoothing_sigma,
-                                  self._smoothed(side))
-                features.extract(self._smoothed(side), side, self.config, self._arrays)
-                continue
-            preprocess.preprocess(self._arrays[f'{side}_grey'], self.config,
-                                  self._smoothed(side), self._arrays[f'{side}_matched'],
-                                  self._arrays)
-
-    def _smoothed(self, side: str) -> np.ndarray[Any, Any]:
-        """The image after the Gaussian: without one it is the grey image itself."""
-        return self._arrays[f'{side}_smoothed' if self.config.smoothing_sigma else f'{side}_grey']
-
-    def _refine(self, matches: Matches, confidences: np.ndarray[Any, Any] | None
-                ) -> np.ndarray[Any, Any]:
-        """The finished disparity, as large as the images."""
+    def _enlarge(self, found: Array | None, confidences: Array | None) -> Array:
+        """The finished disparity, as large as the images, and so the confidences."""
         arrays, factor = self._arrays, self.plan.downscale
-        found = confidences
-        if factor > 1 and confidences is not None:
-            found = arrays['reduced_confidence']
-        refine.refine(matches, self._smoothed('left'), self.config, arrays, found,
-                      self._largest_cost())
         if factor == 1:
             return arrays['final']
         enlarge_disparities(arrays['final'], factor, arrays['enlarged'])
         if found is not None and confidences is not None:
             enlarge_confidences(found, factor, confidences)
         return arrays['enlarged']
-
-    def _largest_cost(self) -> float:
-        """The largest data cost of a pixel in units of the beliefs; 1 for SAD."""
-        return quantisation.largest_cost(self.config) if self.config.is_belief_propagation else 1.0
-
-    def _matches(self, with_costs: bool, with_right: bool) -> Matches:
-        arrays = self._arrays
-        return Matches(arrays['label'], arrays['fraction'], arrays['best'], arrays['second'],
-                       arrays['right_label'], with_costs, with_right)
 
 
 def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
@@ -181,7 +150,8 @@ def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
     calibration = Calibration(focal_px=1, baseline_m=1, cx_left=0, cx_right=0, cy=0)
     outputs = {name: output.empty((side, side)) for name, output in OUTPUTS.items()}
     everything = config.replace(
-        rectify=False, downscale=factor, min_disparity=0, disparity_range=4 * factor,
+        rectify=False, downscale=factor, min_disparity=0,
+        disparity_range=(32 if config.searches_band else 4) * factor,
         discontinuity_truncation=config.truncation, uniqueness_ratio=5.0, texture_threshold=1,
         subpixel=True, disp12_max_diff=1, median_window_size=3, speckle_size=2,
         confidence_window_size=3, confidence_threshold=0.1, contrast_threshold=1.0,

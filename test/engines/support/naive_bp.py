@@ -203,7 +203,7 @@ def message(h: np.ndarray, slope: float, truncation: float | np.ndarray,
     if first_step is not None:
         for k in range(1, h.shape[1]):
             cost = first_step + slope * (k - 1)
-            if cost >= np.max(truncation):
+            if cost >= np.max(truncation, initial=0):
                 break
             lowered[:, k:] = np.minimum(lowered[:, k:], h[:, :-k] + cost)
             lowered[:, :-k] = np.minimum(lowered[:, :-k], h[:, k:] + cost)

@@ -12,11 +12,17 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numba import types
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.groups import (
+    differing_bits_of_groups,
+    load_groups,
+    spread_bytes,
+)
+from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     differing_bits,
@@ -240,9 +246,37 @@ def _sum_of_column(grey: Any, top: int, side: int, x: int) -> int:
     return total
 
 
+# --- how far features are from each other: of one pixel, or of two, whose places are tuples
+
+@by_types
+def offsets(start: int, size: int, pixels: Any) -> Any:
+    """Of features of ``size`` bytes, from the numbers of their pixels."""
+    if not isinstance(pixels, types.BaseTuple):
+        return lambda start, size, pixels: start + size * pixels
+    if len(pixels) == 2:
+        return lambda start, size, pixels: (start + size * pixels[0], start + size * pixels[1])
+    return lambda start, size, pixels: (start + size * pixels[0], start + size * pixels[1],
+                                        start + size * pixels[2], start + size * pixels[3])
+
+
+@by_types
+def _differing_bits(left: Any, own: Any, right: Any, others: Any) -> Any:
+    if isinstance(others, types.BaseTuple):
+        return lambda left, own, right, others: differing_bits_of_groups(left, own, right, others)
+    return lambda left, own, right, others: differing_bits(left, own, right, others)
+
+
+@by_types
+def _absolute_difference(left: Any, own: Any, right: Any, others: Any) -> Any:
+    if isinstance(others, types.BaseTuple):
+        return lambda left, own, right, others: _distance(
+            spread_bytes(left, own[0], own[1]), load_groups(right, others))
+    return lambda left, own, right, others: _distance(splat(left[own]),
+                                                      load_bytes(right, others))
+
+
 @kernel
-def _absolute_difference(left: Any, own: int, right: Any, others: int) -> Any:
-    value, values = splat(left[own]), load_bytes(right, others)
+def _distance(value: Any, values: Any) -> Any:
     return saturating_sum(saturating_difference(value, values),
                           saturating_difference(values, value))
 
@@ -250,7 +284,8 @@ def _absolute_difference(left: Any, own: int, right: Any, others: int) -> Any:
 class Feature(NamedTuple):
     """One cost: ``fill`` writes the feature of pixels to a ``Target``.
 
-    ``differ`` is a kernel: of 64 labels how far the feature of a pixel is from its partners'.
+    ``differ``: of 64 labels how far the feature of a pixel is from its partners', or of four
+    times 16 of two pixels.
     """
 
     fill: Callable[[Any, int, ResolvedConfig, Target, Mapping[str, np.ndarray[Any, Any]]], None]
@@ -258,8 +293,8 @@ class Feature(NamedTuple):
 
 
 #: By the names of ``layout.COSTS``.
-FEATURES = {'census': Feature(_fill_census, differing_bits),
-            'sparse_census': Feature(_fill_sparse_census, differing_bits),
+FEATURES = {'census': Feature(_fill_census, _differing_bits),
+            'sparse_census': Feature(_fill_sparse_census, _differing_bits),
             'sobel': Feature(_fill_sobel, _absolute_difference),
             'grey': Feature(_fill_grey, _absolute_difference),
             'residual': Feature(_fill_residual, _absolute_difference)}

@@ -48,7 +48,8 @@ def row_pixels(config: ResolvedConfig, width: int) -> tuple[int, int]:
 
 def terms(config: ResolvedConfig, width: int) -> tuple[Term, ...]:
     """Of every cost, in the order of ``COSTS``."""
-    found, left, right = [], 0, 0
+    margin = _margin(config)
+    found, left, right = [], 0, margin
     left_pixels, right_pixels = row_pixels(config, width)
     for name, size in COSTS.items():
         weight = int(getattr(config, f'{name}_weight') * 64 + 0.5)
@@ -60,7 +61,7 @@ def terms(config: ResolvedConfig, width: int) -> tuple[Term, ...]:
         found.append(Term(left, right, weight, bound))
         if weight:
             left += _whole_vectors(size * left_pixels)
-            right += _whole_vectors(size * right_pixels)
+            right += _whole_vectors(size * right_pixels) + margin
     return tuple(found)
 
 
@@ -79,8 +80,10 @@ def feature_arrays(config: ResolvedConfig, width: int, height: int, threads: int
     """
     reach, rows = border(config), []
     for side, pixels in zip(('left', 'right'), row_pixels(config, width), strict=True):
-        size = sum(_whole_vectors(COSTS[name] * pixels)
-                   for name, term in zip(COSTS, terms(config, width), strict=True) if term.weight)
+        margin = _margin(config) * (side == 'right')
+        size = margin + sum(
+            _whole_vectors(COSTS[name] * pixels) + margin
+            for name, term in zip(COSTS, terms(config, width), strict=True) if term.weight)
         rows.append((f'{side}_features', (height, size), 'uint8'))
     bordered = height + 2 * reach, width + 2 * reach + VECTOR_BYTES
     means: Wanted = [('bordered_mean', bordered, 'uint8')] * bool(config.sparse_census_weight)
@@ -107,6 +110,11 @@ def cost_arrays(config: ResolvedConfig, tiles: int, lanes: int, height: int,
 def path_rows(threads: int) -> int:
     """Rows whose paths to both sides are kept at once: few, so that caches hold them."""
     return max(8, 2 * threads)
+
+
+def _margin(config: ResolvedConfig) -> int:
+    """Bytes around each feature of the right image that the labels of a band may reach over."""
+    return 2 * VECTOR_BYTES if config.searches_band else 0
 
 
 def _whole_vectors(size: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
-from stereo_bp_ros.engines.cpu.costs.features import FEATURES
+from stereo_bp_ros.engines.cpu.costs.features import FEATURES, offsets
 from stereo_bp_ros.engines.cpu.costs.paths import begin_path, extend_path, settle_pixel
 from stereo_bp_ros.engines.cpu.memory import Level
 from stereo_bp_ros.engines.cpu.plan import Plan
@@ -185,13 +185,13 @@ def _finish_strip(level: Level, y: int, tile: int, volume: Any, cost: Any, down:
 
 
 @by_types
-def _added_costs(terms: Any, total: Any, left: Any, left_row: int, right: Any, right_row: int,
+def added_costs(terms: Any, total: Any, left: Any, left_row: int, right: Any, right_row: int,
                  own: int, others: int) -> Any:
-    """``total`` plus the costs of 64 labels of a pixel.
+    """``total`` plus the costs of 64 labels of a pixel, or of four times 16 of two pixels.
 
     :param terms: the last ones of ``layout.terms``, their four numbers one after the other.
     :param left_row, right_row: where a row's features start, bytes.
-    :param own, others: pixels from there.
+    :param own, others: pixels from there; of two pixels each one's, and of each 16 labels.
     """
     if len(terms) == 0:
         return lambda terms, total, left, left_row, right, right_row, own, others: total
@@ -202,11 +202,11 @@ def _added_costs(terms: Any, total: Any, left: Any, left_row: int, right: Any, r
             own: Any, others: Any) -> Any:
         of_left, of_right, weight, bound = terms[:4]
         if weight:
-            value = differ(left, left_row + of_left + size * own,
-                           right, right_row + of_right + size * others)
+            value = differ(left, offsets(left_row + of_left, size, own),
+                           right, offsets(right_row + of_right, size, others))
             value = minimum(value, splat(np.uint8(bound)))
             total = saturating_sum(total, scaled(value, np.uint16(weight)))
-        return _added_costs(terms[4:], total, left, left_row, right, right_row, own, others)
+        return added_costs(terms[4:], total, left, left_row, right, right_row, own, others)
     return add
 
 
@@ -216,7 +216,7 @@ def _costs_of_pixel(terms: Any, left: Any, left_row: int, right: Any, right_row:
                     outside: int, costs: Any, place: int) -> None:
     """All labels of the pixel ``x`` of the left image, from ``costs[place]`` on."""
     for label in range(0, labels, VECTOR_BYTES):
-        total = _added_costs(terms, splat(np.uint8(0)), left, left_row, right, right_row, x,
+        total = added_costs(terms, splat(np.uint8(0)), left, left_row, right, right_row, x,
                              image_width - 1 - x + label)
         store_bytes(costs, place + label, total)
     # Labels [first, end) have a partner.

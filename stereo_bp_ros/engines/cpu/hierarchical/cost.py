@@ -29,6 +29,9 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
 )
 from stereo_bp_ros.partitions import Partition
 
+#: More than any sum of differences.
+_NO_EDGE = 2**31 - 1
+
 
 def fill_costs(plan: Plan, config: ResolvedConfig, part: Partition, levels: list[Level],
                arrays: Mapping[str, np.ndarray]) -> None:
@@ -192,13 +195,15 @@ def edge_truncations(config: ResolvedConfig, part: Partition, arrays: Mapping[st
     Grey values are whole numbers of 8 bits, those of coarser levels sums of four: the same on
     every back end.
 
-    :returns: per level, the truncations as a 1-D view; None = the same of all messages.
+    :returns: per level, the truncations as a 1-D view; None = the same of all messages. Those of
+        a band search always have their own.
     """
-    if not config.discontinuity_edge_threshold:
+    if not config.discontinuity_edge_threshold and not config.searches_band:
         return None
     grey = arrays['left_smoothed' if config.smoothing_sigma else 'left_grey']
-    usual = np.uint16(quantisation.message_smoothness(config)[1])
-    at_edges = np.uint16(quantisation.edge_truncation(config))
+    kind = arrays['truncations_0'].dtype.type
+    usual = kind(quantisation.message_smoothness(config)[1])
+    at_edges = kind(quantisation.edge_truncation(config))
     found = []
     for k in range(config.levels):
         sums, truncations = arrays[f'grey_sums_{k}'], arrays[f'truncations_{k}']
@@ -206,7 +211,8 @@ def edge_truncations(config: ResolvedConfig, part: Partition, arrays: Mapping[st
             _round_grey(grey, part.x, part.y, sums)
         else:
             _sum_grey(arrays[f'grey_sums_{k - 1}'], sums)
-        _compare_grey(sums, quantisation.edge_threshold(config, k), usual, at_edges, truncations)
+        _compare_grey(sums, quantisation.edge_threshold(config, k) or _NO_EDGE, usual, at_edges,
+                      truncations)
         found.append(truncations.reshape(-1))
     return found
 
@@ -237,19 +243,25 @@ def _compare_grey(sums: Any, threshold: int, usual: Any, at_edges: Any, truncati
                   ) -> None:
     """Of every node that sends: the truncations of its four messages."""
     height, width = sums.shape
+    tiles, lanes = truncations.shape[2], truncations.shape[4]
     for row in numba.prange(height - 2):
         y = np.int64(row) + 1
-        for x in range(1, width - 1):
-            node = truncations[y, (x + y) % 2, x // 2 // truncations.shape[4]]
-            lane = x // 2 % truncations.shape[4]
-            up = down = left = right = np.int32(0)
-            for beside in range(-1, 2):
-                of_row, of_column = sums[y, x + beside], sums[y + beside, x]
-                up += of_row - sums[y - 1, x + beside]
-                down += of_row - sums[y + 1, x + beside]
-                left += of_column - sums[y + beside, x - 1]
-                right += of_column - sums[y + beside, x + 1]
-            node[UP, lane] = at_edges if abs(up) >= threshold else usual
-            node[DOWN, lane] = at_edges if abs(down) >= threshold else usual
-            node[LEFT, lane] = at_edges if abs(left) >= threshold else usual
-            node[RIGHT, lane] = at_edges if abs(right) >= threshold else usual
+        for colour in range(2):
+            x = (y + colour) % 2 - 2
+            for tile in range(tiles):
+                node = truncations[y, colour, tile]
+                for lane in range(lanes):
+                    x += 2
+                    if x < 1 or x >= width - 1:
+                        continue
+                    up = down = left = right = np.int32(0)
+                    for beside in range(-1, 2):
+                        of_row, of_column = sums[y, x + beside], sums[y + beside, x]
+                        up += of_row - sums[y - 1, x + beside]
+                        down += of_row - sums[y + 1, x + beside]
+                        left += of_column - sums[y + beside, x - 1]
+                        right += of_column - sums[y + beside, x + 1]
+                    node[UP, lane] = at_edges if abs(up) >= threshold else usual
+                    node[DOWN, lane] = at_edges if abs(down) >= threshold else usual
+                    node[LEFT, lane] = at_edges if abs(left) >= threshold else usual
+                    node[RIGHT, lane] = at_edges if abs(right) >= threshold else usual

@@ -8,27 +8,27 @@ Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numba
 import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig, quantisation
-from stereo_bp_ros.engines.cpu.hierarchical.envelope import send, send_exactly
-from stereo_bp_ros.engines.cpu.hierarchical.formats import arriving
-from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row, select_row
+from stereo_bp_ros.engines.cpu.band.layout import BandLevel
+from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row
+from stereo_bp_ros.engines.cpu.hierarchical.rows import select_row, start_row, update_row
 from stereo_bp_ros.engines.cpu.memory import Level, bands, sweeps
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.simd.vectors import address, interleave, lanes, load_stored, store
+from stereo_bp_ros.engines.cpu.simd.runtime import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import address, lanes
 
 #: What a sweep does one after the other, each on all bands of rows at once.
 BEGINNINGS, BANDS, CUTS = range(3)
 
 
-def pass_messages(plan: Plan, config: ResolvedConfig, levels: list[Level],
+def pass_messages(plan: Plan, config: ResolvedConfig, levels: Sequence[Level | BandLevel],
                   slots: list[np.ndarray], arrays: Mapping[str, np.ndarray], found: Selection,
                   truncations: list[np.ndarray] | None) -> None:
     """Fill ``messages_k``, coarsest level first, and ``found`` from those of level 0.
@@ -66,59 +66,6 @@ def pass_messages(plan: Plan, config: ResolvedConfig, levels: list[Level],
                    parent > k, i == 0, chosen, selects)
 
 
-@kernel
-def _start_row(parents: Any, parent: Level, has_parents: bool, children: Any, level: Level,
-               y: int, slot: int, is_updated: bool) -> None:
-    """Give each node of a row what its parent sends, or 0: (x, y) has the parent (x // 2, y // 2).
-
-    Where an iteration follows it updates the interior nodes of colour 1 before anyone reads
-    them, so those get nothing from parents.
-    """
-    at_once = lanes(children)
-    block = 4 * level.planes * at_once
-    if not has_parents:
-        row = 2 * level.tiles * block
-        for place in range(slot * row, (slot + 1) * row):
-            children[place] = 0
-        return
-    upper = y // 2
-    even = (2 * upper + upper % 2) * parent.tiles * block
-    odd = (2 * upper + 1 - upper % 2) * parent.tiles * block
-    for colour in range(2):
-        target = (2 * slot + colour) * level.tiles * block
-        if colour == 1 and is_updated and 0 < y < level.height - 1:
-            _copy_ends(parents, even, odd, parent.width, children, target, block)
-        else:
-            for tile in range(parent.tiles):
-                _copy_tile(parents, even + tile * block, odd + tile * block, children,
-                           target + 2 * tile * block, 2 * tile + 1 < level.tiles, block)
-
-
-@kernel
-def _copy_tile(parents: Any, even: int, odd: int, children: Any, target: int, has_second: bool,
-               block: int) -> None:
-    """Two tiles of one colour: their column is the x of the parent, whose colours alternate."""
-    for place in range(0, block, lanes(children)):
-        first, second = interleave(load_stored(parents, even + place),
-                                   load_stored(parents, odd + place))
-        store(children, target + place, first)
-        if has_second:
-            store(children, target + block + place, second)
-
-
-@kernel
-def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, children: Any, target: int,
-               block: int) -> None:
-    """Of a row of one colour the two columns that have the nodes on the border."""
-    at_once = lanes(children)
-    last = parent_width - 1
-    source = (odd if last % 2 else even) + last // 2 // at_once * block + last // 2 % at_once
-    end = target + last // at_once * block + last % at_once
-    for place in range(0, block, at_once):
-        children[target + place] = parents[even + place]
-        children[end + place] = parents[source + place]
-
-
 @parallel_kernel
 def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, bands: int,
            first: int, end: int, slope: Any, first_step: Any, truncations: Any, unreached: Any,
@@ -151,12 +98,12 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                 bottom, late, early = top, -late, -late
             if part == BEGINNINGS:
                 for y in range(top - 1, min(top + 1, height)):
-                    _start_row(address(parents), parent, has_parents, address(messages), level,
+                    start_row(address(parents), parent, has_parents, address(messages), level,
                                y, slots[y], first < end)
                 continue
             for front in range(top, bottom + 2 * steps):
                 if is_start and part == BANDS and front + 1 < started:
-                    _start_row(address(parents), parent, has_parents, address(messages), level,
+                    start_row(address(parents), parent, has_parents, address(messages), level,
                                front + 1, slots[front + 1], first < end)
                 for t in range(steps):
                     y = front - t
@@ -164,41 +111,12 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                         continue
                     near = slots[y - 1], slots[y], slots[y + 1]
                     if first + t < end:
-                        _update_row(address(cost), address(messages), address(scratch[band]), y,
+                        update_row(address(cost), address(messages), address(scratch[band]), y,
                                     near, first + t, level, slope, first_step,
                                     address(truncations), own_truncations, unreached, exact)
                     elif found is not None:
-                        select_row(address(cost), address(messages), y, near, level, found, band)
+                        select_row(address(cost), address(messages), y, near, level, found,
+                                   address(truncations), band)
     if found is not None and selects:
         clear_row(found, 0)
         clear_row(found, height - 1)
-
-
-@kernel
-def _update_row(cost: Any, messages: Any, scratch: Any, y: int, slots: tuple[int, int, int],
-                iteration: int, level: Level, slope: Any, first_step: Any, truncations: Any,
-                own_truncations: bool, unreached: Any, exact: bool | None) -> None:
-    """Send the messages of the interior nodes of one row that an iteration is about.
-
-    :param slots: where the messages of rows y - 1, y and y + 1 lie.
-    :param own_truncations: whether each message has one; else those of one vector are all's.
-    """
-    width, _, labels, tiles, cost_planes, planes = level
-    colour = (iteration + 1) % 2
-    odd = (y + colour) % 2              # x = 2 * column + odd
-    end = (width - odd) // 2
-    at_once = lanes(messages)
-    for tile in range((end + at_once - 1) // at_once):
-        at = arriving(messages, level, slots, y, odd, tile)
-        own = ((2 * slots[1] + colour) * tiles + tile) * 4 * planes * at_once
-        node = (2 * y + colour) * tiles + tile
-        data = node * cost_planes * at_once
-        bounds = node * 4 * at_once if own_truncations else 0
-        column = tile * at_once
-        first, last = 1 - odd - column, end - column
-        if exact is None:
-            send(cost, data, messages, at, own, scratch, labels, planes, slope, first_step,
-                 truncations, bounds, unreached, first, last)
-        else:
-            send_exactly(cost, data, messages, at, own, scratch, labels, planes, slope,
-                         truncations, bounds, unreached, first, last)

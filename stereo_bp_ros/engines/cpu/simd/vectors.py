@@ -57,11 +57,11 @@ class _VectorModel(models.PrimitiveModel):
 
 # What the lanes of an array become when they are not computed with as they are.
 _WIDE = {types.int16: types.float32, types.int8: types.uint16, types.uint8: types.uint16}
-_BYTES, _WORDS, _BYTE_ADDRESS = (Vector(types.uint8), Vector(types.uint16),
+BYTES, WORDS, BYTE_ADDRESS = (Vector(types.uint8), Vector(types.uint16),
                                  types.CPointer(types.uint8))
 
 
-class _Code(NamedTuple):
+class Code(NamedTuple):
     """Where an operation is compiled."""
 
     context: Any
@@ -69,7 +69,7 @@ class _Code(NamedTuple):
     signature: Any
 
 
-def _operation(signature_of: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+def operation(signature_of: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Make a function of kernels from one that emits its code from LLVM's values.
 
     :param signature_of: Numba's signature from the types of the arguments.
@@ -78,7 +78,7 @@ def _operation(signature_of: Callable[..., Any]) -> Callable[[Callable[..., Any]
         @functools.wraps(emit)          # whose first parameter stands for Numba's own
         def typed(typing_context: Any, *argument_types: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                value = emit(_Code(context, builder, signature), *args)
+                value = emit(Code(context, builder, signature), *args)
                 return context.get_dummy_value() if value is None else value
             return signature_of(*argument_types), generate
         return intrinsic(typed)
@@ -101,7 +101,7 @@ def _widen(builder: Any, dtype: Any, stored: Any) -> Any:
     """The lanes to compute with from those that an array of ``dtype`` holds."""
     if dtype == types.int16:
         return float16.widen(builder, stored)
-    words = _lanes(16, stored.type.count)
+    words = integer_lanes(16, stored.type.count)
     if dtype == types.int8:
         return builder.sext(stored, words)
     return builder.zext(stored, words) if dtype == types.uint8 else stored
@@ -112,11 +112,11 @@ def _narrow(builder: Any, dtype: Any, lanes: Any) -> Any:
     if dtype == types.int16:
         return float16.narrow(builder, lanes)
     if dtype in (types.int8, types.uint8):
-        return builder.trunc(lanes, _lanes(8, lanes.type.count))
+        return builder.trunc(lanes, integer_lanes(8, lanes.type.count))
     return lanes
 
 
-def _pointer(code: _Code, array: Any, offset: Any, lanes: int = 0) -> Any:
+def _pointer(code: Code, array: Any, offset: Any, lanes: int = 0) -> Any:
     """To the lanes, by default a vector's, from an element of the first argument on."""
     kind = code.signature.args[0]
     if not isinstance(kind, types.CPointer):
@@ -126,19 +126,19 @@ def _pointer(code: _Code, array: Any, offset: Any, lanes: int = 0) -> Any:
     return code.builder.bitcast(code.builder.gep(array, [offset]), stored.as_pointer())
 
 
-def _loaded(code: _Code, array: Any, offset: Any, lanes: int = 0) -> Any:
+def loaded(code: Code, array: Any, offset: Any, lanes: int = 0) -> Any:
     value = code.builder.load(_pointer(code, array, offset, lanes))
     value.align = code.signature.args[0].dtype.bitwidth // 8
     return value
 
 
-def _put(code: _Code, array: Any, offset: Any, value: Any) -> None:
+def put(code: Code, array: Any, offset: Any, value: Any) -> None:
     pointer = _pointer(code, array, offset, value.type.count)
     code.builder.store(value, pointer).align = code.signature.args[0].dtype.bitwidth // 8
 
 
-@_operation(lambda array: types.CPointer(array.dtype)(array))
-def address(code: _Code, array: Any) -> Any:
+@operation(lambda array: types.CPointer(array.dtype)(array))
+def address(code: Code, array: Any) -> Any:
     """Of a contiguous array, taken by all functions here in its place.
 
     Numba counts the references to an array whenever a kernel hands it to another, in one place
@@ -147,79 +147,79 @@ def address(code: _Code, array: Any) -> Any:
     return code.context.make_array(code.signature.args[0])(code.context, code.builder, array).data
 
 
-@_operation(lambda array: types.intp(array))
-def lanes(code: _Code, array: Any) -> Any:
+@operation(lambda array: types.intp(array))
+def lanes(code: Code, array: Any) -> Any:
     """Elements of an array that one vector holds."""
     return code.context.get_constant(types.intp, _vector_of(code.signature.args[0]).lanes)
 
 
-@_operation(lambda array, offset: _vector_of(array)(array, types.intp))
-def load(code: _Code, array: Any, offset: Any) -> Any:
+@operation(lambda array, offset: _vector_of(array)(array, types.intp))
+def load(code: Code, array: Any, offset: Any) -> Any:
     """A vector."""
-    return _widen(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset))
+    return _widen(code.builder, code.signature.args[0].dtype, loaded(code, array, offset))
 
 
-@_operation(lambda array, offset: _stored_of(array)(array, types.intp))
-def load_stored(code: _Code, array: Any, offset: Any) -> Any:
+@operation(lambda array, offset: _stored_of(array)(array, types.intp))
+def load_stored(code: Code, array: Any, offset: Any) -> Any:
     """As ``load``, but as the array holds them: to be moved and stored in one of the same type."""
-    return _loaded(code, array, offset)
+    return loaded(code, array, offset)
 
 
-@_operation(lambda array, offset, vector: types.void(array, types.intp, vector))
-def store(code: _Code, array: Any, offset: Any, vector: Any) -> None:
+@operation(lambda array, offset, vector: types.void(array, types.intp, vector))
+def store(code: Code, array: Any, offset: Any, vector: Any) -> None:
     """Write a vector, also one of ``load_stored``."""
     kind, _, given = code.signature.args
     is_as_held = given == _stored_of(kind)
-    _put(code, array, offset,
+    put(code, array, offset,
          vector if is_as_held else _narrow(code.builder, kind.dtype, vector))
 
 
-@_operation(lambda array, offset: types.float32(array, types.intp))
-def load_one(code: _Code, array: Any, offset: Any) -> Any:
+@operation(lambda array, offset: types.float32(array, types.intp))
+def load_one(code: Code, array: Any, offset: Any) -> Any:
     """float32 from one element of an array of float32 or float16."""
-    one = _widen(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset, 1))
+    one = _widen(code.builder, code.signature.args[0].dtype, loaded(code, array, offset, 1))
     return code.builder.extract_element(one, ir.IntType(32)(0))
 
 
-@_operation(lambda array, offset, value: types.void(array, types.intp, types.float32))
-def store_one(code: _Code, array: Any, offset: Any, value: Any) -> None:
+@operation(lambda array, offset, value: types.void(array, types.intp, types.float32))
+def store_one(code: Code, array: Any, offset: Any, value: Any) -> None:
     """Write a float32 to one element of an array of float32 or float16."""
-    one = _splat(code.builder, value, 1)
-    _put(code, array, offset, _narrow(code.builder, code.signature.args[0].dtype, one))
+    one = splatted(code.builder, value, 1)
+    put(code, array, offset, _narrow(code.builder, code.signature.args[0].dtype, one))
 
 
-@_operation(lambda address, offset: _BYTES(_BYTE_ADDRESS, types.intp))
-def load_bytes(code: _Code, address: Any, offset: Any) -> Any:
+@operation(lambda address, offset: BYTES(BYTE_ADDRESS, types.intp))
+def load_bytes(code: Code, address: Any, offset: Any) -> Any:
     """64 lanes of uint8 from an address of uint8."""
-    return _loaded(code, address, offset, VECTOR_BYTES)
+    return loaded(code, address, offset, VECTOR_BYTES)
 
 
-@_operation(lambda address, offset, vector: types.void(_BYTE_ADDRESS, types.intp, _BYTES))
-def store_bytes(code: _Code, address: Any, offset: Any, vector: Any) -> None:
+@operation(lambda address, offset, vector: types.void(BYTE_ADDRESS, types.intp, BYTES))
+def store_bytes(code: Code, address: Any, offset: Any, vector: Any) -> None:
     """Write 64 bytes."""
-    _put(code, address, offset, vector)
+    put(code, address, offset, vector)
 
 
 # --- lane by lane
 
-def _lanes(bits: int, count: int) -> Any:
+def integer_lanes(bits: int, count: int) -> Any:
     return ir.VectorType(ir.IntType(bits), count)
 
 
-def _splat(builder: Any, scalar: Any, count: int) -> Any:
+def splatted(builder: Any, scalar: Any, count: int) -> Any:
     unset = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
     return builder.shuffle_vector(builder.insert_element(unset, scalar, ir.IntType(32)(0)), unset,
-                                  ir.Constant(_lanes(32, count), None))
+                                  ir.Constant(integer_lanes(32, count), None))
 
 
-def _taken(builder: Any, first: Any, second: Any, order: Iterable[int]) -> Any:
+def taken(builder: Any, first: Any, second: Any, order: Iterable[int]) -> Any:
     """The lanes ``order`` of two vectors one after the other."""
     chosen = list(order)
     return builder.shuffle_vector(first, second,
-                                  ir.Constant(_lanes(32, len(chosen)), chosen))
+                                  ir.Constant(integer_lanes(32, len(chosen)), chosen))
 
 
-def _call(builder: Any, name: str, *args: Any, result: Any = None) -> Any:
+def called(builder: Any, name: str, *args: Any, result: Any = None) -> Any:
     """LLVM's intrinsic on vectors of one type, which by default the result has, too."""
     kind = args[0].type
     function = cgutils.get_or_insert_function(
@@ -228,75 +228,75 @@ def _call(builder: Any, name: str, *args: Any, result: Any = None) -> Any:
     return builder.call(function, args)
 
 
-def _is_less(code: _Code, a: Any, b: Any) -> Any:
+def _is_less(code: Code, a: Any, b: Any) -> Any:
     if code.signature.args[0].is_float:
         return code.builder.fcmp_ordered('<', a, b)
     return code.builder.icmp_unsigned('<', a, b)
 
 
-@_operation(lambda scalar: Vector(scalar)(scalar))
-def splat(code: _Code, scalar: Any) -> Any:
+@operation(lambda scalar: Vector(scalar)(scalar))
+def splat(code: Code, scalar: Any) -> Any:
     """Every lane the same; the scalar's type is the lanes' type."""
-    return _splat(code.builder, scalar, code.signature.return_type.lanes)
+    return splatted(code.builder, scalar, code.signature.return_type.lanes)
 
 
-@_operation(lambda a, b: a(a, a))
-def minimum(code: _Code, a: Any, b: Any) -> Any:
+@operation(lambda a, b: a(a, a))
+def minimum(code: Code, a: Any, b: Any) -> Any:
     """The lesser one."""
     return code.builder.select(_is_less(code, a, b), a, b)
 
 
-@_operation(lambda a, b: a(a, a))
-def maximum(code: _Code, a: Any, b: Any) -> Any:
+@operation(lambda a, b: a(a, a))
+def maximum(code: Code, a: Any, b: Any) -> Any:
     """The greater one."""
     return code.builder.select(_is_less(code, a, b), b, a)
 
 
-@_operation(lambda a, b, chosen, other: chosen(a, a, chosen, chosen))
-def where_less(code: _Code, a: Any, b: Any, chosen: Any, other: Any) -> Any:
+@operation(lambda a, b, chosen, other: chosen(a, a, chosen, chosen))
+def where_less(code: Code, a: Any, b: Any, chosen: Any, other: Any) -> Any:
     """``chosen`` in the lanes with a < b."""
     return code.builder.select(_is_less(code, a, b), chosen, other)
 
 
-@_operation(lambda first, end, chosen, other: chosen(types.intp, types.intp, chosen, chosen))
-def where_lane(code: _Code, first: Any, end: Any, chosen: Any, other: Any) -> Any:
+@operation(lambda first, end, chosen, other: chosen(types.intp, types.intp, chosen, chosen))
+def where_lane(code: Code, first: Any, end: Any, chosen: Any, other: Any) -> Any:
     """``chosen`` in the lanes [first, end)."""
     builder, count = code.builder, chosen.type.count
-    number = ir.Constant(_lanes(64, count), list(range(count)))
-    inside = builder.and_(builder.icmp_signed('>=', number, _splat(builder, first, count)),
-                          builder.icmp_signed('<', number, _splat(builder, end, count)))
+    number = ir.Constant(integer_lanes(64, count), list(range(count)))
+    inside = builder.and_(builder.icmp_signed('>=', number, splatted(builder, first, count)),
+                          builder.icmp_signed('<', number, splatted(builder, end, count)))
     return builder.select(inside, chosen, other)
 
 
-@_operation(lambda a, b: a(a, a))
-def saturating_sum(code: _Code, a: Any, b: Any) -> Any:
+@operation(lambda a, b: a(a, a))
+def saturating_sum(code: Code, a: Any, b: Any) -> Any:
     """a + b, at most the largest value of a lane."""
-    return _call(code.builder, 'uadd.sat', a, b)
+    return called(code.builder, 'uadd.sat', a, b)
 
 
-@_operation(lambda a, b: a(a, a))
-def saturating_difference(code: _Code, a: Any, b: Any) -> Any:
+@operation(lambda a, b: a(a, a))
+def saturating_difference(code: Code, a: Any, b: Any) -> Any:
     """a - b, at least 0."""
-    return _call(code.builder, 'usub.sat', a, b)
+    return called(code.builder, 'usub.sat', a, b)
 
 
-@_operation(lambda vector, factor: _BYTES(_BYTES, types.uint16))
-def scaled(code: _Code, vector: Any, factor: Any) -> Any:
+@operation(lambda vector, factor: BYTES(BYTES, types.uint16))
+def scaled(code: Code, vector: Any, factor: Any) -> Any:
     """(factor value + 32) // 64, at most 255, of bytes.
 
     The product with a ``factor`` of uint16 must fit 16 bits.
     """
-    builder, words = code.builder, _lanes(16, VECTOR_BYTES)
+    builder, words = code.builder, integer_lanes(16, VECTOR_BYTES)
     rounding, shift, most = (ir.Constant(words, [value] * VECTOR_BYTES) for value in (32, 6, 255))
-    value = builder.mul(builder.zext(vector, words), _splat(builder, factor, VECTOR_BYTES))
+    value = builder.mul(builder.zext(vector, words), splatted(builder, factor, VECTOR_BYTES))
     value = builder.lshr(builder.add(value, rounding), shift)
     value = builder.select(builder.icmp_unsigned('<', value, most), value, most)
-    return builder.trunc(value, _lanes(8, VECTOR_BYTES))
+    return builder.trunc(value, integer_lanes(8, VECTOR_BYTES))
 
 
-@_operation(lambda own, at, others, offset: _BYTES(_BYTE_ADDRESS, types.intp, _BYTE_ADDRESS,
+@operation(lambda own, at, others, offset: BYTES(BYTE_ADDRESS, types.intp, BYTE_ADDRESS,
                                                    types.intp))
-def differing_bits(code: _Code, own: Any, at: Any, others: Any, offset: Any) -> Any:
+def differing_bits(code: Code, own: Any, at: Any, others: Any, offset: Any) -> Any:
     """Of one word of 64 bits and each of 64 words.
 
     :param own, others: addresses of uint8; at, offset: bytes.
@@ -305,11 +305,11 @@ def differing_bits(code: _Code, own: Any, at: Any, others: Any, offset: Any) -> 
     one = builder.load(builder.bitcast(builder.gep(own, [at]), ir.IntType(64).as_pointer()))
     for start in range(0, VECTOR_BYTES, step):
         place = builder.add(offset, ir.IntType(64)(8 * start))
-        words = builder.bitcast(_loaded(code, others, place, VECTOR_BYTES), _lanes(64, step))
-        bits = _call(builder, 'ctpop', builder.xor(words, _splat(builder, one, step)))
-        parts.append(builder.trunc(bits, _lanes(8, step)))
+        words = builder.bitcast(loaded(code, others, place, VECTOR_BYTES), integer_lanes(64, step))
+        bits = called(builder, 'ctpop', builder.xor(words, splatted(builder, one, step)))
+        parts.append(builder.trunc(bits, integer_lanes(8, step)))
     while len(parts) > 1:
-        parts = [_taken(builder, *pair, range(2 * pair[0].type.count))
+        parts = [taken(builder, *pair, range(2 * pair[0].type.count))
                  for pair in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
@@ -336,74 +336,74 @@ _define(operator.rshift, 'lshr')
 
 # --- across lanes
 
-def _both(code: _Code, parts: Iterable[Any]) -> Any:
+def _both(code: Code, parts: Iterable[Any]) -> Any:
     return code.context.make_tuple(code.builder, code.signature.return_type, list(parts))
 
 
-@_operation(lambda vector: vector.dtype(vector))
-def least_lane(code: _Code, vector: Any) -> Any:
+@operation(lambda vector: vector.dtype(vector))
+def least_lane(code: Code, vector: Any) -> Any:
     """The scalar that is least; integers."""
-    return _call(code.builder, 'vector.reduce.umin', vector, result=vector.type.element)
+    return called(code.builder, 'vector.reduce.umin', vector, result=vector.type.element)
 
 
-@_operation(lambda vector: types.UniTuple(Vector(types.uint32), 2)(vector))
-def spread(code: _Code, vector: Any) -> Any:
+@operation(lambda vector: types.UniTuple(Vector(types.uint32), 2)(vector))
+def spread(code: Code, vector: Any) -> Any:
     """Two vectors of uint32 from lanes of uint16 that stand for int16."""
     count = vector.type.count // 2
     return _both(code, (
-        code.builder.sext(_taken(code.builder, vector, vector, range(start, start + count)),
-                          _lanes(32, count)) for start in (0, count)))
+        code.builder.sext(taken(code.builder, vector, vector, range(start, start + count)),
+                          integer_lanes(32, count)) for start in (0, count)))
 
 
-@_operation(lambda vector: types.UniTuple(_WORDS, 2)(_BYTES))
-def halves(code: _Code, vector: Any) -> Any:
+@operation(lambda vector: types.UniTuple(WORDS, 2)(BYTES))
+def halves(code: Code, vector: Any) -> Any:
     """Two vectors of uint16 with the first and the last 32 of 64 bytes."""
     count = VECTOR_BYTES // 2
     return _both(code, (
-        code.builder.zext(_taken(code.builder, vector, vector, range(start, start + count)),
-                          _lanes(16, count)) for start in (0, count)))
+        code.builder.zext(taken(code.builder, vector, vector, range(start, start + count)),
+                          integer_lanes(16, count)) for start in (0, count)))
 
 
-@_operation(lambda first, last: _BYTES(_WORDS, _WORDS))
-def joined(code: _Code, first: Any, last: Any) -> Any:
+@operation(lambda first, last: BYTES(WORDS, WORDS))
+def joined(code: Code, first: Any, last: Any) -> Any:
     """The lower bytes of two vectors of uint16."""
-    half = _lanes(8, VECTOR_BYTES // 2)
-    return _taken(code.builder, code.builder.trunc(first, half), code.builder.trunc(last, half),
+    half = integer_lanes(8, VECTOR_BYTES // 2)
+    return taken(code.builder, code.builder.trunc(first, half), code.builder.trunc(last, half),
                   range(VECTOR_BYTES))
 
 
-@_operation(lambda a, b: types.UniTuple(a, 2)(a, a))
-def interleave(code: _Code, a: Any, b: Any) -> Any:
+@operation(lambda a, b: types.UniTuple(a, 2)(a, a))
+def interleave(code: Code, a: Any, b: Any) -> Any:
     """Two vectors that hold a0 b0 a1 b1 ... in order."""
     count = a.type.count
     order = [lane + side * count for lane in range(count) for side in (0, 1)]
-    return _both(code, (_taken(code.builder, a, b, order[start:start + count])
+    return _both(code, (taken(code.builder, a, b, order[start:start + count])
                         for start in (0, count)))
 
 
-@_operation(lambda a, b: types.UniTuple(a, 2)(a, a))
-def deinterleave(code: _Code, a: Any, b: Any) -> Any:
+@operation(lambda a, b: types.UniTuple(a, 2)(a, a))
+def deinterleave(code: Code, a: Any, b: Any) -> Any:
     """The even and the odd lanes of two consecutive vectors."""
-    return _both(code, (_taken(code.builder, a, b, range(first, 2 * a.type.count, 2))
+    return _both(code, (taken(code.builder, a, b, range(first, 2 * a.type.count, 2))
                         for first in (0, 1)))
 
 
-@_operation(lambda vector, after: vector(vector, vector))
-def following(code: _Code, vector: Any, after: Any) -> Any:
+@operation(lambda vector, after: vector(vector, vector))
+def following(code: Code, vector: Any, after: Any) -> Any:
     """Each lane's next one, the last lane's from ``after``."""
-    return _taken(code.builder, vector, after, range(1, vector.type.count + 1))
+    return taken(code.builder, vector, after, range(1, vector.type.count + 1))
 
 
-@_operation(lambda vector, before: vector(vector, vector))
-def preceding(code: _Code, vector: Any, before: Any) -> Any:
+@operation(lambda vector, before: vector(vector, vector))
+def preceding(code: Code, vector: Any, before: Any) -> Any:
     """Each lane's previous one, the first lane's from ``before``."""
     count = vector.type.count
-    return _taken(code.builder, before, vector, range(count - 1, 2 * count - 1))
+    return taken(code.builder, before, vector, range(count - 1, 2 * count - 1))
 
 
-@_operation(lambda source, start, stride, target, first: types.void(
-    _BYTE_ADDRESS, types.intp, types.intp, _BYTE_ADDRESS, types.intp))
-def transpose(code: _Code, source: Any, start: Any, stride: Any, target: Any, first: Any) -> None:
+@operation(lambda source, start, stride, target, first: types.void(
+    BYTE_ADDRESS, types.intp, types.intp, BYTE_ADDRESS, types.intp))
+def transpose(code: Code, source: Any, start: Any, stride: Any, target: Any, first: Any) -> None:
     """A square of 32 x 32 bytes.
 
     Rows ``stride`` bytes apart from ``start`` on become columns of rows of 32 bytes, one after
@@ -411,13 +411,13 @@ def transpose(code: _Code, source: Any, start: Any, stride: Any, target: Any, fi
     """
     builder, rows, half = code.builder, [], SQUARE // 2
     for _ in range(SQUARE):
-        rows.append(_loaded(code, source, start, SQUARE))
+        rows.append(loaded(code, source, start, SQUARE))
         start = builder.add(start, stride)
     # Bit by bit the row's number moves into the column's.
     orders = [[side + lane // 2 + lane % 2 * SQUARE for lane in range(SQUARE)]
               for side in (0, half)]
     for _ in range(SQUARE.bit_length() - 1):
-        rows = [_taken(builder, *pair, order)
+        rows = [taken(builder, *pair, order)
                 for pair in zip(rows[:half], rows[half:], strict=True) for order in orders]
     for number, row in enumerate(rows):
-        _put(code, target, builder.add(first, ir.IntType(64)(number * SQUARE)), row)
+        put(code, target, builder.add(first, ir.IntType(64)(number * SQUARE)), row)

@@ -1,0 +1,313 @@
+"""The data cost of a band search: combined costs of each pixel's labels, and path sums.
+
+Both are as in ``costs.volume`` and ``costs.paths``. A path is in the terms of ``from_next``: how
+much less than a jump to it a label costs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numba
+import numpy as np
+
+from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.engines.cpu.band.layout import FIRST, PIXEL, WINDOW, BandLevel
+from stereo_bp_ros.engines.cpu.band.shifted import (
+    BELOW,
+    RIGHT_OF,
+    centre,
+    from_next,
+    from_previous,
+    moved,
+    shifts_at,
+    windows_of,
+)
+from stereo_bp_ros.engines.cpu.costs import layout
+from stereo_bp_ros.engines.cpu.costs.volume import added_costs
+from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
+from stereo_bp_ros.engines.cpu.plan import Plan
+from stereo_bp_ros.engines.cpu.simd.groups import (
+    lane_numbers,
+    least_of_pixels,
+    load_pixels,
+    store_pixels,
+)
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    address,
+    halves,
+    joined,
+    least_lane,
+    maximum,
+    saturating_difference,
+    saturating_sum,
+    splat,
+    where_less,
+)
+
+#: Pixels of a row that a thread goes down, or up, at once.
+STRIP = 32
+
+#: What is done for some rows one after the other, each on all threads at once.
+ALONG, BACK = range(2)
+
+
+def fill(plan: Plan, config: ResolvedConfig, level: BandLevel,
+         arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Fill ``data_cost`` and, with the paths added up, ``cost_0`` of a partition.
+
+    Costs see the whole images, paths the partition.
+    """
+    step, jump = np.uint8(config.path_step_penalty), np.uint8(config.path_jump_penalty)
+    terms = tuple(itertools.chain(*layout.terms(config, plan.width)))
+    _fill(terms, arrays['left_features'], arrays['right_features'], level,
+          config.min_disparity, config.outside_cost, arrays['data_cost'], arrays['cost_0'], step,
+          jump)
+    _sum_paths(level, arrays['data_cost'], arrays['cost_0'], arrays['path_up'],
+               arrays['path_across'], step, jump)
+
+
+@kernel
+def leave_border_out(truncations: Any, width: int) -> None:
+    """Make the messages worth 0 that pixels on the border would send, but do not.
+
+    :param truncations: ``truncations_0``.
+    """
+    height = truncations.shape[0]
+    for x in range(1, width - 1):
+        for y, direction in ((1, UP), (height - 2, DOWN)):
+            if 0 < y < height - 1:
+                truncations[y, (x + y) % 2, x // 2, direction] = 0
+    for y in range(1, height - 1):
+        for x, direction in ((1, LEFT), (width - 2, RIGHT)):
+            if 0 < x < width - 1:
+                truncations[y, (x + y) % 2, x // 2, direction] = 0
+
+
+@kernel
+def none(radius: int) -> Any:
+    """255 in the lanes without a label, else 0."""
+    zero = splat(np.uint8(0))
+    return where_less(lane_numbers() - splat(np.uint8(FIRST)),
+                      splat(np.uint8(2 * radius + 1)), zero, splat(np.uint8(255)))
+
+
+@kernel
+def _extended(before: Any, cost: Any, from_the_next: bool, shifts: Any, first: int, second: int,
+              unsearched: Any, step: Any, jump: Any) -> Any:
+    """The paths of two pixels from those of the ones before them.
+
+    :param unsearched: ``none``. A sum that 8 bits have cut is not as far as these.
+    :param shifts, first, second: as for ``from_next``, if so, or for ``from_previous``.
+    """
+    further = maximum(before - least_of_pixels(before), unsearched)
+    gain = saturating_difference(splat(jump), further)
+    beside = saturating_difference(gain, splat(step))
+    gain = maximum(gain, maximum(moved(beside, 1), moved(beside, -1)))
+    if from_the_next:
+        reached = from_next(gain, shifts, first, second)
+    else:
+        reached = from_previous(gain, shifts, first, second)
+    return saturating_sum(cost, splat(jump) - reached)
+
+
+@parallel_kernel
+def _fill(terms: Any, left: Any, right: Any, level: BandLevel, min_disparity: int, outside: int,
+          volume: Any, down: Any, step: Any, jump: Any) -> None:
+    """Costs, and the paths down."""
+    width = level.width
+    row, strips = PIXEL * width, (width + STRIP - 1) // STRIP
+    left_bytes, right_bytes = left.shape[1], right.shape[1]
+    for index in numba.prange(strips):
+        windows = windows_of(level)
+        own, other, costs, paths = address(left), address(right), address(volume), address(down)
+        begin, unsearched = np.int64(index) * STRIP, none(level.radius)
+        for y in range(level.height):
+            for x in range(begin, min(begin + STRIP, width), 2):
+                beside = min(x + 1, width - 1)
+                first, second = y * row + PIXEL * x, y * row + PIXEL * beside
+                cost = _costs_of_pair(terms, own, (windows.y + y) * left_bytes, other,
+                                      (windows.y + y) * right_bytes, windows, x, beside, y)
+                store_pixels(costs, first, second, cost)
+                is_whole = (_has_partners(windows, x, y, min_disparity)
+                            and _has_partners(windows, beside, y, min_disparity))
+                if not is_whole:
+                    _costs_outside(windows, x, y, min_disparity, outside, costs, first)
+                    _costs_outside(windows, beside, y, min_disparity, outside, costs, second)
+                    cost = load_pixels(costs, first, second)
+                if y > 0:
+                    cost = _extended(load_pixels(paths, first - row, second - row), cost, False,
+                                     windows.shifts, shifts_at(windows, x, y - 1, BELOW),
+                                     shifts_at(windows, beside, y - 1, BELOW),
+                                     unsearched, step, jump)
+                store_pixels(paths, first, second, cost)
+
+
+@kernel
+def _costs_of_pair(terms: Any, left: Any, left_row: int, right: Any, right_row: int,
+                   windows: Any, x: int, beside: int, y: int) -> Any:
+    """Of the pixels ``x`` and ``beside`` of a row of a partition."""
+    # The pixel that label 0 of the image's last one meets is the first.
+    own, other = windows.x + x, windows.x + beside
+    start = windows.image_width - 1 - own - windows.radius - FIRST
+    next_start = windows.image_width - 1 - other - windows.radius - FIRST
+    places = (start + centre(windows, x, y, 0), start + centre(windows, x, y, 1),
+              next_start + centre(windows, beside, y, 0),
+              next_start + centre(windows, beside, y, 1))
+    total = added_costs(terms, splat(np.uint8(0)), left, left_row, right, right_row, (own, other),
+                        places)
+    return maximum(total, none(windows.radius))
+
+
+@kernel
+def _has_partners(windows: Any, x: int, y: int, min_disparity: int) -> bool:
+    """Whether all labels of a pixel meet one of the other image."""
+    first, second = centre(windows, x, y, 0), centre(windows, x, y, 1)
+    nearest = windows.x + x - min_disparity - max(first, second) - windows.radius
+    furthest = windows.x + x - min_disparity - min(first, second) + windows.radius
+    return nearest >= 0 and furthest < windows.image_width
+
+
+@kernel
+def _costs_outside(windows: Any, x: int, y: int, min_disparity: int, outside: int, costs: Any,
+                   place: int) -> None:
+    """Give the labels of one pixel that have no partner in the other image their cost."""
+    for window in range(2):
+        partner = windows.x + x - min_disparity - centre(windows, x, y, window) + windows.radius
+        for i in range(2 * windows.radius + 1):
+            if partner - i < 0 or partner - i >= windows.image_width:
+                costs[place + window * WINDOW + FIRST + i] = np.uint8(outside)
+
+
+@parallel_kernel
+def _sum_paths(level: BandLevel, volume: Any, down: Any, up: Any, across: Any, step: Any,
+               jump: Any) -> None:
+    """Paths to both sides and up, and the sums in place of the paths down, last row first."""
+    count, strips = across.shape[0], (level.width + STRIP - 1) // STRIP
+    for block in range((level.height + count - 1) // count):
+        bottom = level.height - block * count
+        top = max(0, bottom - count)
+        for phase in range(2):
+            shares = (bottom - top + 1) // 2 if phase == ALONG else strips
+            for index in numba.prange(shares):
+                windows, share = windows_of(level), np.int64(index)
+                if phase == ALONG:
+                    y = top + 2 * share
+                    _paths_across(windows, y, min(y + 1, bottom - 1), top, address(volume),
+                                  address(across), step, jump)
+                    continue
+                for back in range(bottom - top):
+                    y = bottom - 1 - back
+                    _finish_strip(windows, y, share * STRIP,
+                                  min((share + 1) * STRIP, level.width), address(volume),
+                                  address(down), address(up),
+                                  address(across), 2 * PIXEL * level.width * (y - top), step,
+                                  jump)
+
+
+@kernel
+def _paths_across(windows: Any, y: int, beside: int, top: int, volume: Any, across: Any,
+                  step: Any, jump: Any) -> None:
+    """The paths to the right and to the left of two rows."""
+    row = PIXEL * windows.width
+    last, own, other = row - PIXEL, y * row, beside * row
+    out, next_out = 2 * row * (y - top), 2 * row * (beside - top)
+    unsearched = none(windows.radius)
+    # Side by side: neither has to wait for the other.
+    right = load_pixels(volume, own, other)
+    left = load_pixels(volume, own + last, other + last)
+    for x in range(windows.width):
+        column, back = PIXEL * x, last - PIXEL * x
+        if x > 0:
+            behind = windows.width - 1 - x
+            right = _extended(right, load_pixels(volume, own + column, other + column), False,
+                              windows.shifts, shifts_at(windows, x - 1, y, RIGHT_OF),
+                              shifts_at(windows, x - 1, beside, RIGHT_OF), unsearched, step, jump)
+            left = _extended(left, load_pixels(volume, own + back, other + back), True,
+                             windows.shifts, shifts_at(windows, behind, y, RIGHT_OF),
+                             shifts_at(windows, behind, beside, RIGHT_OF), unsearched, step, jump)
+        store_pixels(across, out + column, next_out + column, right)
+        store_pixels(across, out + row + back, next_out + row + back, left)
+
+
+@kernel
+def _finish_strip(windows: Any, y: int, begin: int, end: int, volume: Any, down: Any, up: Any,
+                  across: Any, across_row: int, step: Any, jump: Any) -> None:
+    """The paths up of one strip's row, and a quarter of the sums, less their least, half up."""
+    row = PIXEL * windows.width
+    own, before = y % 2 * row, (y + 1) % 2 * row
+    unsearched = none(windows.radius)
+    for x in range(begin, end, 2):
+        other = min(x + 1, windows.width - 1)
+        column, beside = PIXEL * x, PIXEL * other
+        path = load_pixels(volume, y * row + column, y * row + beside)
+        if y < windows.height - 1:
+            path = _extended(load_pixels(up, before + column, before + beside), path, True,
+                             windows.shifts, shifts_at(windows, x, y, BELOW),
+                             shifts_at(windows, other, y, BELOW), unsearched, step, jump)
+        store_pixels(up, own + column, own + beside, path)
+        a, b = halves(path)
+        c, d = halves(load_pixels(down, y * row + column, y * row + beside))
+        e, f = halves(load_pixels(across, across_row + column, across_row + beside))
+        g, h = halves(load_pixels(across, across_row + row + column, across_row + row + beside))
+        total = joined(_quarter((a + c) + (e + g)), _quarter((b + d) + (f + h)))
+        store_pixels(down, y * row + column, y * row + beside, maximum(total, unsearched))
+
+
+@kernel
+def _quarter(sums: Any) -> Any:
+    """Of one pixel, at most 255."""
+    return (sums - (splat(least_lane(sums)) - splat(np.uint16(2)))) >> splat(np.uint16(2))
+
+
+@parallel_kernel
+def fill_fractions(data_cost: Any, level: BandLevel, left: int, top: int, right: int, bottom: int,
+                   label: Any, fraction: Any) -> None:
+    """As ``volume.fill_fractions``, over those of 3 x 3 pixels that have all three labels.
+
+    They count where one of their windows holds all three. A label that is the first or last one
+    of the pixel's own window has no fraction.
+
+    :param left, top, right, bottom: of the image, what the partition keeps.
+    """
+    for index in numba.prange(bottom - top):
+        windows, costs, y = windows_of(level), address(data_cost), top + np.int64(index)
+        for x in range(left, right):
+            found = np.int64(label[y, x])
+            fraction[y, x] = 0
+            if found >= 0 and _lane(windows, x - windows.x, y - windows.y, found) >= 0:
+                fraction[y, x] = _fraction(costs, windows, x - windows.x, y - windows.y, found)
+
+
+@kernel
+def _lane(windows: Any, x: int, y: int, label: int) -> int:
+    """The lane of a label in the window of a pixel that has those beside it; -1 = none."""
+    inside = 2 * windows.radius - 1
+    for window in range(2):
+        place = label - centre(windows, x, y, window) + windows.radius
+        if 0 < place <= inside:
+            return window * WINDOW + FIRST + place
+    return -1
+
+
+@kernel
+def _fraction(costs: Any, windows: Any, x: int, y: int, label: int) -> int:
+    """Windows of 3 x 3 are replicated beyond the partition."""
+    before = least = after = 0
+    for row in range(y - 1, y + 2):
+        of_row = min(max(row, 0), windows.height - 1)
+        for column in range(x - 1, x + 2):
+            of_column = min(max(column, 0), windows.width - 1)
+            lane = _lane(windows, of_column, of_row, label)
+            if lane >= 0:
+                place = PIXEL * (of_row * windows.width + of_column) + lane
+                before += np.int64(costs[place - 1])
+                least += np.int64(costs[place])
+                after += np.int64(costs[place + 1])
+    rise = max(before, after) - least
+    if least > before or least > after or rise == 0:
+        return 0
+    return (16 * (before - after) + rise) // (2 * rise)

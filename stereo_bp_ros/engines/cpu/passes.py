@@ -1,0 +1,65 @@
+"""From grey images to a finished map: preprocessing, matching and refinement for one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.engines import programs
+from stereo_bp_ros.engines.cpu.costs import features
+from stereo_bp_ros.engines.cpu.matching import Array, Matches, stopwatch
+from stereo_bp_ros.engines.cpu.plan import Plan
+from stereo_bp_ros.engines.cpu.stages import preprocess, refine
+
+
+class Pass:
+    """Matches ``left_grey`` and ``right_grey`` of its arrays into ``final``.
+
+    :param plan: of the images as they are matched.
+    :param arrays: of the plan, by name; emptied when the engine is closed.
+    """
+
+    def __init__(self, plan: Plan, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+        self._matching = programs.matching('cpu', plan.config)(plan, arrays)
+
+    def run(self, config: ResolvedConfig, timings: dict[str, float],
+            outputs: Collection[str] = (), confidences: Array | None = None) -> None:
+        """Match one pair.
+
+        :param config: the plan's with the live settings of the frame.
+        :param timings: milliseconds by stage, which are added to.
+        :param outputs: names of what is to be made of the map.
+        :param confidences: as for ``refine.refine``.
+        """
+        arrays = self._arrays
+        with stopwatch(timings, 'preprocess'):
+            self._preprocess(config)
+        matches = Matches(arrays['label'], arrays['fraction'], arrays['best'], arrays['second'],
+                          arrays['right_label'], *refine.needs(config, outputs))
+        self._matching.match(config, matches, timings)
+        with stopwatch(timings, 'refine'):
+            refine.refine(matches, self._smoothed('left', config), config, arrays, confidences,
+                          _largest_cost(config))
+
+    def _preprocess(self, config: ResolvedConfig) -> None:
+        arrays = self._arrays
+        for side in ('left', 'right'):
+            grey, smoothed = arrays[f'{side}_grey'], self._smoothed(side, config)
+            if config.has_combined_cost:
+                preprocess.smooth(grey, config.smoothing_sigma, smoothed)
+                features.extract(smoothed, side, config, arrays)
+            else:
+                preprocess.preprocess(grey, config, smoothed, arrays[f'{side}_matched'], arrays)
+
+    def _smoothed(self, side: str, config: ResolvedConfig) -> np.ndarray[Any, Any]:
+        """The image after the Gaussian: without one it is the grey image itself."""
+        return self._arrays[f'{side}_smoothed' if config.smoothing_sigma else f'{side}_grey']
+
+
+def _largest_cost(config: ResolvedConfig) -> float:
+    """The largest data cost of a pixel in units of the beliefs; 1 for SAD."""
+    return quantisation.largest_cost(config) if config.is_belief_propagation else 1.0
