@@ -17,7 +17,8 @@ pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines import create_engine, warm_up
-from stereo_bp_ros.engines.cuda.costs import fractions, terms
+from stereo_bp_ros.engines.cuda.band import stage as band
+from stereo_bp_ros.engines.cuda.costs import features, fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import (
     cost,
@@ -57,7 +58,11 @@ CONSTANTS = {
         **{f'Warps<{chunks}>::COUNT': cost._warps(chunks)
            for chunks in (1, 3, 5, 8, 9, 16, 17, 32, 64)}},
     'hierarchical/labels.cu': {'THREADS': labels.THREADS},
-    'costs/features.cu': {name: getattr(combined, name)
+    'band/centres.cu': {name: getattr(band, name) for name in ('CENTRE_WIDTH', 'CENTRE_HEIGHT')},
+    'band/paths.cu': {'BAND_PATH_THREADS': band.PATH_THREADS},
+    'band/labels.cu': {'FRACTION_THREADS': band.FRACTION_THREADS, 'BAND_THREADS': band.THREADS,
+                       'BAND_WORDS': band.WORDS, 'BAND_FIRST': quantisation.BAND_REACH},
+    'costs/features.cu': {name: getattr(features, name)
                           for name in ('TILE_WIDTH', 'TILE_HEIGHT', 'THREADS')},
     'costs/combine.cu': {'ROW_WIDTH': combined.ROW_WIDTH, 'ROWS': combined.ROWS},
     'costs/path_sums.cu': {
