@@ -57,13 +57,14 @@ __global__ void __launch_bounds__(CENTRE_WIDTH* CENTRE_HEIGHT)
     widen_estimates(const __grid_constant__ CentreLaunch p) {
     __shared__ short near[CENTRE_ROWS][CENTRE_COLUMNS], rows[CENTRE_ROWS][CENTRE_WIDTH];
     const int first_x = blockIdx.x * CENTRE_WIDTH, first_y = blockIdx.y * CENTRE_HEIGHT;
-    for (int i = threadIdx.x; i < CENTRE_ROWS * CENTRE_COLUMNS; i += CENTRE_WIDTH * CENTRE_HEIGHT) {
+    constexpr int THREADS = CENTRE_WIDTH * CENTRE_HEIGHT;
+    for (int i = threadIdx.x; i < CENTRE_ROWS * CENTRE_COLUMNS; i += THREADS) {
         const int x = min(max(first_x + i % CENTRE_COLUMNS - NEAR, 0), p.width - 1);
         const int y = min(max(first_y + i / CENTRE_COLUMNS - NEAR, 0), p.height - 1);
         near[i / CENTRE_COLUMNS][i % CENTRE_COLUMNS] = p.estimates[y * p.width + x];
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < CENTRE_ROWS * CENTRE_WIDTH; i += CENTRE_WIDTH * CENTRE_HEIGHT) {
+    for (int i = threadIdx.x; i < CENTRE_ROWS * CENTRE_WIDTH; i += THREADS) {
         int largest = near[i / CENTRE_WIDTH][i % CENTRE_WIDTH];
         for (int k = 1; k <= 2 * NEAR; ++k)
             largest = max(largest, int(near[i / CENTRE_WIDTH][i % CENTRE_WIDTH + k]));

@@ -58,8 +58,9 @@ __global__ void __launch_bounds__(BAND_PATH_THREADS)
     for (int first = 0; first < length; first += BAND_AHEAD) {
 #pragma unroll
         for (int i = 0; i < BAND_AHEAD; ++i) {
-            next[i] = __ldg(from + place(first + BAND_AHEAD + i));
-            next_centres[i] = centres_at(w, column(first + BAND_AHEAD + i), line(first + BAND_AHEAD + i));
+            const int later = first + BAND_AHEAD + i;
+            next[i] = __ldg(from + place(later));
+            next_centres[i] = centres_at(w, column(later), line(later));
         }
 #pragma unroll
         for (int i = 0; i < BAND_AHEAD; ++i) {
