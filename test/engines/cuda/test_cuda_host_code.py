@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.engines import create_engine, warm_up
 from stereo_bp_ros.engines.cuda.band import stage as band
 from stereo_bp_ros.engines.cuda.costs import features, fractions, terms
@@ -166,6 +167,8 @@ KERNEL = compiler.kernel
 
 TILED = {'stereo_algorithm': 'tiled_bp', 'disparity_range': 16}
 PAPERS = {'message_type': 'float32', 'disparity_range': 16}
+BAND = {**load_preset('road_band'), 'speckle_size': 0, 'median_window_size': 0,
+        'bilateral_passes': 0}
 COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
 CONFIGURATIONS = {
     'int16': {'disparity_range': 24},
@@ -182,6 +185,10 @@ CONFIGURATIONS = {
     'path sums in partitions': {'census_weight': 0.8, 'sparse_census_weight': 0.5,
                                 'path_sums': True, **COMBINED,
                                 'partition_columns': 2, 'partition_padding': 32},
+    'band': BAND,
+    'band in partitions': {**BAND, 'smoothing_sigma': 0.7, 'reference_image': 'right',
+                           'partition_columns': 2, 'partition_rows': 2,
+                           'partition_padding': 32},
     'sad': {'stereo_algorithm': 'sad', 'disp12_max_diff': 1},
     **{f'sad {name}': {'stereo_algorithm': 'sad', **streamed(name)}
        for name in ('global', 'shared_one', 'shared_all')},
