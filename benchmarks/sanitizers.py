@@ -79,7 +79,8 @@ _TILED = {'tile_size': 13}
 
 CASES: dict[str, Case] = {
     **{name: Case({}, name) for name in (
-        'road', 'road_fast', 'road_sobel', 'indoor', 'five_sets', 'sad_fast', 'sad_venus')},
+        'road', 'road_band', 'road_fast', 'road_sobel', 'indoor', 'five_sets', 'sad_fast',
+        'sad_venus')},
     'odd_size': Case({'disparity_range': 17}, 'road', width=101, height=59),
     'bp_int16': Case(_WHOLE),
     'bp_fractions': Case({**_WHOLE, 'data_weight': 0.0731}),
@@ -102,6 +103,8 @@ CASES: dict[str, Case] = {
     'few_points': Case({'points_decimation': 3, 'points_max_depth': 50.0}, 'road'),
     'partitions': Case({'partition_columns': 2, 'partition_rows': 2, 'partition_padding': 8},
                        'road'),
+    'band_partitions': Case({'partition_columns': 2, 'partition_padding': 8, 'min_disparity': -4,
+                             'filling': 'plane'}, 'road_band'),
     'partitions_float32': Case({'partition_rows': 2, 'partition_padding': 8, 'levels': 3},
                                'five_sets'),
     'tiled_bp': Case(_TILED, 'tsukuba_2019'),
@@ -118,7 +121,7 @@ CASES: dict[str, Case] = {
 
 #: Beginnings of the names of arrays whose content before the first frame matters: a counter, and
 #: what tiles tell each other.
-ZERO_AT_FIRST = ('ended', 'tile_state', 'edges_')
+ZERO_AT_FIRST = ('ended', 'coarse_ended', 'tile_state', 'edges_')
 
 #: Lines that are printed of a run with findings.
 MAX_REPORT = 60

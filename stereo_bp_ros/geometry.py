@@ -94,6 +94,11 @@ def reduced_size(config: MatcherConfig, width: int, height: int) -> tuple[int, i
     return max(1, width // config.downscale), max(1, height // config.downscale)
 
 
+def coarse_size(width: int, height: int) -> tuple[int, int]:
+    """Width and height in pixels of the images of ``MatcherConfig.coarse``."""
+    return max(1, width // 2), max(1, height // 2)
+
+
 def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     """Where a disparity can be found in the results of images that come in this size, pixels.
 

@@ -136,6 +136,19 @@ def alignment(config: MatcherConfig) -> int:
     return 2 ** config.levels
 
 
+def of_coarse(config: MatcherConfig, width: int, height: int, parts: Partitioning
+              ) -> Partitioning:
+    """How the images of a first pass are cut: as those of the second, if they are large enough.
+
+    :param config: of the first pass.
+    :param width, height: of its images, pixels.
+    """
+    padding, step = -(-config.partition_padding // 2), alignment(config)
+    uncut = whole(width, height)
+    return Partitioning(split(width, len(parts.columns.starts), step, padding) or uncut.columns,
+                        split(height, len(parts.rows.starts), step, padding) or uncut.rows)
+
+
 def can_be_cut(config: MatcherConfig) -> bool:
     """Whether the way of matching is one that partitions are for.
 

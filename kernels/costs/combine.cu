@@ -1,14 +1,10 @@
 // Stage cost: the combined data cost of every pixel and label, a volume.
 #include "costs/costs.cuh"
+#include "costs/terms.cuh"
 #include "costs/volume.cuh"
 
 // Pixels and rows of a block of ``combine_costs``; a warp has a row.
 constexpr int ROW_WIDTH = 64, ROWS = 4;
-
-// floor(w min(distance, bound) + 1/2), w in 64ths.
-struct Term {
-    int weight, bound;
-};
 
 struct CombineLaunch {
     const void* left[MAX_COSTS];  // features of the whole images
@@ -59,7 +55,7 @@ struct Rows<PADDED, Cost, Others...> {
         for (int j = 0; j < 4; ++j)
 #pragma unroll
             for (int k = 0; k < 4; ++k)
-                sums[j][k] += uint32(term.weight * min(distance(j, k), term.bound) + 32) >> 6;
+                sums[j][k] += cost_of(term, distance(j, k));
         others.add(p, index + 1, u, first, sums);
     }
 };

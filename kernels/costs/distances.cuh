@@ -7,12 +7,18 @@
 //     Four            the distances of four pixels, from ``u`` on, and four labels: label k of
 //                     pixel j meets the element ``first`` + 3 - k + j of the other row. Both
 //                     ``u`` and ``first`` are multiples of 4.
+// and between two features the function
+//     between
 #pragma once
 #include "device.cuh"
 
 // The number of bits that differ.
 struct Hamming {
     using Value = uint64;
+
+    static DEVICE int between(Value a, Value b) {
+        return __popc(uint32(a ^ b)) + __popc(uint32((a ^ b) >> 32));
+    }
 
     template <int OWN, int OTHER>
     struct Row {
@@ -58,6 +64,8 @@ struct Hamming {
 // The absolute difference of two bytes.
 struct AbsoluteDifference {
     using Value = uint8;
+
+    static DEVICE int between(Value a, Value b) { return abs(int(a) - int(b)); }
 
     template <int OWN, int OTHER>
     struct Row {

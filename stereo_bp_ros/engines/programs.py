@@ -15,7 +15,7 @@ PlanT = TypeVar('PlanT')
 
 #: The engine's own classes by back end and algorithm; band: bp where it searches one.
 DEFAULTS = {
-    ('cuda', 'band'): 'stereo_bp_ros.engines.cuda.hierarchical.matching:Hierarchical',
+    ('cuda', 'band'): 'stereo_bp_ros.engines.cuda.band.matching:Band',
     ('cpu', 'band'): 'stereo_bp_ros.engines.cpu.band.matching:Band',
     ('cuda', 'bp'): 'stereo_bp_ros.engines.cuda.hierarchical.matching:Hierarchical',
     ('cuda', 'tiled_bp'): 'stereo_bp_ros.engines.cuda.tiled.matching:Tiled',

@@ -81,9 +81,11 @@ class CudaEngine(Engine):
             self.compile_time = time.perf_counter() - compiling
             self._pipeline.initialise(self._stream.ptr)
             self._stream.synchronize()
-        # Of refinement, and of the outputs; one and the same except for where they write.
-        self._parameters = [refine.Parameters.from_buffer(each.data)
-                            for each in arena.host['parameters']]
+        # Of refinement, and of the outputs; one and the same except for where they write. And of
+        # the refinement of a first pass, which always writes to the same place.
+        *self._parameters, self._of_first_pass = [
+            refine.Parameters.from_buffer(each.data) for each in arena.host['parameters']]
+        self._of_first_pass.bind({'final': arena.device.get('coarse_final', 0)})
         self._fill(plan.config, None)
         self._filled: tuple[ResolvedConfig, Calibration | None] | None = (plan.config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
@@ -135,7 +137,7 @@ class CudaEngine(Engine):
                 self._stream.synchronize()
             self._graphs.clear()
             self._launched = None
-            del self._parameters
+            del self._parameters, self._of_first_pass
             self._arena.close()
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
@@ -290,6 +292,8 @@ class CudaEngine(Engine):
     def _fill(self, config: ResolvedConfig, calibration: Calibration | None) -> None:
         for parameters in self._parameters:
             parameters.fill(config, calibration)
+        if config.searches_band:
+            self._of_first_pass.fill(resolve(config.coarse, self.plan.device), None)
 
     def _capture(self, form: Form) -> Any:
         """Record a frame. Afterwards the stream records no more, whatever was raised."""

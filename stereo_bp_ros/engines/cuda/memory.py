@@ -9,7 +9,8 @@ from stereo_bp_ros.geometry import Wanted, map_arrays
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
 
-#: Bytes of ``refine.Parameters``. Two go up with every frame: of refinement and of the outputs.
+#: Bytes of ``refine.Parameters``. Three go up with every frame: of refinement, of the outputs, and
+#: of the refinement of a first pass.
 PARAMETER_BYTES = 1024
 
 #: Where in ``stamps`` the time lies at which a stage starts on the device, and the last one ends.
@@ -67,5 +68,5 @@ def matches(config: ResolvedConfig, image: tuple[int, int]) -> Wanted:
 def _upload_arrays(source: tuple[int, int]) -> Wanted:
     """What goes up with a frame, under the same names on both sides."""
     size = (source[0] * source[1] * MAX_PIXEL_BYTES,)
-    return [('parameters', (2, PARAMETER_BYTES), 'uint8'), ('left_raw', size, 'uint8'),
+    return [('parameters', (3, PARAMETER_BYTES), 'uint8'), ('left_raw', size, 'uint8'),
             ('right_raw', size, 'uint8')]

@@ -18,7 +18,6 @@ pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, partitions
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
-from stereo_bp_ros.engines.cpu.band import layout
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.passes import Pass
 from stereo_bp_ros.engines.cpu.plan import plan_of
@@ -47,7 +46,7 @@ def check(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
           parts: partitions.Partitioning | None = None) -> dict[str, np.ndarray]:
     """Compare every match with the definition's, and return the arrays."""
     reduced = [naive_downscale.reduced(image, 2).astype(np.uint8) for image in (left, right)]
-    cut = parts and layout.coarse_parts(config.coarse, *reduced[0].shape[::-1], parts)
+    cut = parts and partitions.of_coarse(config.coarse, *reduced[0].shape[::-1], parts)
     coarse = run(*reduced, config.coarse, cut)['final']
     expected = naive_band.match(left, right, coarse, config, parts)
     arrays = run(left, right, config, parts)

@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines.cuda.band import matching as band_matching
+from stereo_bp_ros.engines.cuda.band import stage as band
 from stereo_bp_ros.engines.cuda.costs import fractions
 from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, edges, labels, messages, schedule
@@ -145,6 +147,14 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
     return sorted(set(names))
 
 
+def kernels_of_a_band() -> list[tuple[str, str]]:
+    """Kernels of the second pass; the first one's are those of combined costs."""
+    config = MatcherConfig.preset('road_band')
+    names = {name for image in ('uint8', 'float') for name in band.kernels(config, image)}
+    return [*sorted(names),
+            *(band_matching.halved(has_whole_grey) for has_whole_grey in (False, True))]
+
+
 def kernels_of_sad() -> list[tuple[str, str]]:
     """Kernels of every number of tiles and chunks, and of every variant."""
     names = [right_labels.kernel('uint32')]
@@ -228,6 +238,7 @@ def of_any(kernels: Callable[..., list[tuple[str, str]]], *arguments: Any) -> Ke
 #: Those of few ranges, for every architecture, and further ones for the first.
 GROUPS: dict[str, Kernels] = {
     'other stages': of_any(kernels_of_the_other_stages), 'sad': of_any(kernels_of_sad),
+    'band': of_any(kernels_of_a_band),
     **{f'papers {image}': of_any(kernels_of_the_papers, image) for image in ('uint8', 'float')},
     **{f'tiles {name}': partial(kernels_of_tiles, tiles)
        for name, tiles in (('schedules', TILES), ('others', OTHER_TILES))},

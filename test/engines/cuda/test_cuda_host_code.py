@@ -16,8 +16,10 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.engines import create_engine, warm_up
-from stereo_bp_ros.engines.cuda.costs import fractions, terms
+from stereo_bp_ros.engines.cuda.band import stage as band
+from stereo_bp_ros.engines.cuda.costs import features, fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import (
     cost,
@@ -57,7 +59,11 @@ CONSTANTS = {
         **{f'Warps<{chunks}>::COUNT': cost._warps(chunks)
            for chunks in (1, 3, 5, 8, 9, 16, 17, 32, 64)}},
     'hierarchical/labels.cu': {'THREADS': labels.THREADS},
-    'costs/features.cu': {name: getattr(combined, name)
+    'band/centres.cu': {name: getattr(band, name) for name in ('CENTRE_WIDTH', 'CENTRE_HEIGHT')},
+    'band/paths.cu': {'BAND_PATH_THREADS': band.PATH_THREADS},
+    'band/labels.cu': {'FRACTION_THREADS': band.FRACTION_THREADS, 'BAND_THREADS': band.THREADS,
+                       'BAND_WORDS': band.WORDS, 'BAND_FIRST': quantisation.BAND_REACH},
+    'costs/features.cu': {name: getattr(features, name)
                           for name in ('TILE_WIDTH', 'TILE_HEIGHT', 'THREADS')},
     'costs/combine.cu': {'ROW_WIDTH': combined.ROW_WIDTH, 'ROWS': combined.ROWS},
     'costs/path_sums.cu': {
@@ -161,6 +167,8 @@ KERNEL = compiler.kernel
 
 TILED = {'stereo_algorithm': 'tiled_bp', 'disparity_range': 16}
 PAPERS = {'message_type': 'float32', 'disparity_range': 16}
+BAND = {**load_preset('road_band'), 'speckle_size': 0, 'median_window_size': 0,
+        'bilateral_passes': 0}
 COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
 CONFIGURATIONS = {
     'int16': {'disparity_range': 24},
@@ -177,6 +185,10 @@ CONFIGURATIONS = {
     'path sums in partitions': {'census_weight': 0.8, 'sparse_census_weight': 0.5,
                                 'path_sums': True, **COMBINED,
                                 'partition_columns': 2, 'partition_padding': 32},
+    'band': BAND,
+    'band in partitions': {**BAND, 'smoothing_sigma': 0.7, 'reference_image': 'right',
+                           'partition_columns': 2, 'partition_rows': 2,
+                           'partition_padding': 32},
     'sad': {'stereo_algorithm': 'sad', 'disp12_max_diff': 1},
     **{f'sad {name}': {'stereo_algorithm': 'sad', **streamed(name)}
        for name in ('global', 'shared_one', 'shared_all')},

@@ -19,7 +19,8 @@ class HostArena:
 
     def __init__(self, wanted: Any) -> None:
         self._specs = {spec.name: spec for spec in wanted.arrays}
-        self.device = {name: _allocated(spec.nbytes) for name, spec in self._specs.items()}
+        self.nbytes = {name: spec.nbytes for name, spec in self._specs.items()}
+        self.device = {name: _allocated(nbytes) for name, nbytes in self.nbytes.items()}
         weakref.finalize(self, _free, list(self.device.values()))
         self.spoil('')
 

@@ -219,7 +219,7 @@ template <typename Value> void host_store(Value* at, Value value) {
 inline void __nanosleep(unsigned) { host_yield(); }
 
 template <typename Value>
-HOST_UNSEEN Value __shfl_sync(unsigned, Value value, int lane) {
+HOST_UNSEEN Value host_shuffle(Value value, int lane) {
     HostWarp& warp = *host_running->warp;
     unsigned long long word = 0;
     __builtin_memcpy(&word, &value, sizeof value);
@@ -230,6 +230,9 @@ HOST_UNSEEN Value __shfl_sync(unsigned, Value value, int lane) {
     Value found;
     __builtin_memcpy(&found, &word, sizeof found);
     return found;
+}
+template <typename Value> Value __shfl_sync(unsigned, Value value, int lane, int width = 32) {
+    return host_shuffle(value, int(threadIdx.x % 32) / width * width + (lane & width - 1));
 }
 template <typename Value> Value __shfl_xor_sync(unsigned mask, Value value, int other) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ other);
@@ -296,6 +299,20 @@ inline unsigned __vabsdiffu4(unsigned a, unsigned b) {
     for (int i = 0; i < 32; i += 8)
         result |= unsigned(std::abs(int(a >> i & 0xff) - int(b >> i & 0xff))) << i;
     return result;
+}
+template <typename Function> unsigned host_bytes(const Function& of, unsigned a, unsigned b) {
+    unsigned result = 0;
+    for (int i = 0; i < 32; i += 8) result |= unsigned(of(a >> i & 0xff, b >> i & 0xff)) << i;
+    return result;
+}
+inline unsigned __vmaxu4(unsigned a, unsigned b) {
+    return host_bytes([](int x, int y) { return std::max(x, y); }, a, b);
+}
+inline unsigned __vaddus4(unsigned a, unsigned b) {
+    return host_bytes([](int x, int y) { return std::min(x + y, 255); }, a, b);
+}
+inline unsigned __vsubus4(unsigned a, unsigned b) {
+    return host_bytes([](int x, int y) { return std::max(x - y, 0); }, a, b);
 }
 inline unsigned __vneg2(unsigned a) {
     return host_halves([&](int i) { return -host_half(a, i); });

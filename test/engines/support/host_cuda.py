@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import pathlib
 import re
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from stereo_bp_ros.engines import cache
@@ -118,6 +120,11 @@ class HostKernels:
                 for number, (_, name) in enumerate(missing)))
             self._kernels.update((name, HostKernel(library[f'run_{number}']))
                                  for number, name in enumerate(missing))
+
+    def load_apart(self, names: Iterable[tuple[str, str]]) -> None:
+        """Those of one file together, for files that declare the same."""
+        for _, of_file in itertools.groupby(sorted(names), lambda name: name[0]):
+            self.load(*of_file)
 
     def kernel(self, _device: Any, file: str, name: str) -> HostKernel:
         self.load((file, name))

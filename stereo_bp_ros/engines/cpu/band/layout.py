@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import partitions
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
@@ -77,17 +76,3 @@ def arrays(config: ResolvedConfig, width: int, height: int, parts: Partitioning)
     if len(parts.columns.starts) > 1:       # these offer labels to the same pixels
         wanted.append(('right_least', (height, width), 'uint16'))
     return wanted
-
-
-def coarse_parts(config: MatcherConfig, width: int, height: int, parts: Partitioning
-                 ) -> Partitioning:
-    """How the images of the first pass are cut: as those of the second, if they are large enough.
-
-    :param config: of the first pass.
-    :param width, height: of its images, pixels.
-    """
-    padding, step = -(-config.partition_padding // 2), partitions.alignment(config)
-    whole = partitions.whole(width, height)
-    return Partitioning(
-        partitions.split(width, len(parts.columns.starts), step, padding) or whole.columns,
-        partitions.split(height, len(parts.rows.starts), step, padding) or whole.rows)

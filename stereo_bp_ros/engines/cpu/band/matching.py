@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stereo_bp_ros import geometry, partitions
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.band import layout
@@ -70,6 +71,5 @@ class Band(CpuMatching):
 
 def _coarse_plan(plan: Plan) -> Plan:
     config = plan.config.coarse
-    width, height = max(1, plan.width // 2), max(1, plan.height // 2)
-    return plan_of(config, width, height,
-                   layout.coarse_parts(config, width, height, plan.parts))
+    size = geometry.coarse_size(plan.width, plan.height)
+    return plan_of(config, *size, partitions.of_coarse(config, *size, plan.parts))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import math
 
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
-from stereo_bp_ros.engines.cuda.costs import terms
+from stereo_bp_ros.engines.cuda.costs import features, terms
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partition, Partitioning
-
-#: Pixels of a block of ``make_features``, and threads; as in ``features.cuh``.
-TILE_WIDTH, TILE_HEIGHT, THREADS = 32, 16, 256
 
 #: Pixels and rows of a block of ``combine_costs``; as in ``combine.cu``.
 ROW_WIDTH, ROWS = 64, 4
@@ -33,23 +29,6 @@ SIDES = 4
 
 #: No cost of a coarser level is above so many truncations.
 MAX_TRUNCATIONS = 4
-
-_Pair = ctypes.c_void_p * 2
-
-
-@declared_in('costs/features.cuh')
-class FeatureSettings(ctypes.Structure):
-    """``FeatureSettings`` in ``features.cuh``."""
-
-
-@declared_in('costs/features.cuh')
-class FeatureLaunch(ctypes.Structure):
-    """``FeatureLaunch`` in ``features.cuh``."""
-
-
-@declared_in('costs/combine.cu')
-class Term(ctypes.Structure):
-    """``Term`` in ``combine.cu``."""
 
 
 @declared_in('costs/combine.cu')
@@ -78,9 +57,7 @@ def arrays(config: ResolvedConfig, image: tuple[int, int], parts: Partitioning) 
     :param image: height and width, pixels.
     """
     volume = parts.height, parts.width, terms.padded_labels(config.disparity_range)
-    wanted: Wanted = [(f'{side}_{term.name}_feature', image, term.feature)
-                      for term in terms.terms(config) for side in ('left', 'right')]
-    wanted.append(('data_cost', volume, 'uint8'))
+    wanted = [*features.arrays(config, image), ('data_cost', volume, 'uint8')]
     if config.path_sums:
         wanted.append(('path_costs', (SIDES, *volume), 'uint8'))
     return wanted
@@ -91,21 +68,13 @@ def kernels(config: ResolvedConfig, image: str) -> list[tuple[str, str]]:
 
     :param image: type of the pixels that features are made of, 'uint8' or 'float'.
     """
-    names = [_features(config, image), _combined(config), _arranged(config),
+    names = [features.kernel(config, image), _combined(config), _arranged(config),
              *(_coarser(config, k) for k in range(1, config.levels))]
     return sorted({*names, _paths(config)} if config.path_sums else {*names})
 
 
-def _kinds(config: ResolvedConfig) -> str:
-    return ', '.join(term.kind for term in terms.terms(config))
-
-
-def _features(config: ResolvedConfig, image: str) -> tuple[str, str]:
-    return 'costs/features.cu', f'make_features<{image}, {_kinds(config)}>'
-
-
 def _combined(config: ResolvedConfig) -> tuple[str, str]:
-    return 'costs/combine.cu', f'combine_costs<{config.disparity_range}, {_kinds(config)}>'
+    return 'costs/combine.cu', f'combine_costs<{config.disparity_range}, {features.kinds(config)}>'
 
 
 def _paths(config: ResolvedConfig) -> tuple[str, str]:
@@ -138,9 +107,8 @@ class CombinedCost:
         config, found = context.config, context.arena.device
         self._device, self._config = context.device, config
         self._first = parts.partitions[0]
-        self._terms = terms.terms(config)
         self._levels = formats.levels(config, parts.width, parts.height)
-        self._features = self._feature_launch(context)
+        self._features = features.Features(context)
         self._combine = self._combine_launch(context, parts)
         self._follow = PathLaunch(found['data_cost'], found.get('path_costs'), parts.width,
                                   parts.height, config.path_step_penalty,
@@ -171,12 +139,7 @@ class CombinedCost:
         """
         config, level = self._config, self._levels[0]
         if part == self._first:
-            self._features.grey, self._features.stamp = _Pair(left, right), stamp
-            self._run(stream, _features(config, image),
-                      (-(-self._features.width // TILE_WIDTH),
-                       -(-self._features.height // TILE_HEIGHT), 2),
-                      THREADS, self._features,
-                      _feature_bytes(self._features.halo, config.sparse_census_weight > 0))
+            self._features.enqueue(stream, image, left, right, stamp)
         self._combine.first_x, self._combine.first_y = part.x, part.y
         self._run(stream, _combined(config),
                   (-(-level.width // ROW_WIDTH), -(-level.height // ROWS), 1), 32 * ROWS,
@@ -197,31 +160,11 @@ class CombinedCost:
         compiler.kernel(self._device, *kernel).launch(stream, grid, (threads, 1, 1),
                                                       shared_bytes, launch)
 
-    def _feature_launch(self, context: Context) -> FeatureLaunch:
-        config, found = context.config, context.arena.device
-        launch = FeatureLaunch(
-            settings=FeatureSettings(config.sobel_scale, config.prefilter_cap or math.inf,
-                                     config.residual_window_size // 2),
-            width=context.width, height=context.height,
-            halo=max(term.radius for term in self._terms))
-        for i, term in enumerate(self._terms):
-            launch.features[i] = _Pair(*(found[f'{side}_{term.name}_feature']
-                                         for side in ('left', 'right')))
-        return launch
-
     def _combine_launch(self, context: Context, parts: Partitioning) -> CombineLaunch:
         config, found = context.config, context.arena.device
         launch = CombineLaunch(
             cost=found['data_cost'], image_width=context.width, width=parts.width,
             height=parts.height, min_disparity=config.min_disparity,
             outside_cost=config.outside_cost)
-        for i, term in enumerate(self._terms):
-            launch.left[i] = found[f'left_{term.name}_feature']
-            launch.right[i] = found[f'right_{term.name}_feature']
-            launch.terms[i] = Term(term.weight, term.bound)
+        features.bind(launch, context)
         return launch
-
-
-def _feature_bytes(halo: int, has_means: bool) -> int:
-    """Bytes of shared memory of a block of ``make_features``; as ``GreyTile``."""
-    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + (1 + has_means) * (TILE_WIDTH + 2 * halo))

@@ -47,9 +47,6 @@ class Hierarchical(CudaMatching, Tunable):
             raise ConfigError('message_type', config.message_type,
                               f'CUDA computes it in program {programs.OF_FLOAT16} alone: use '
                               'that, or backend cpu or auto')
-        if config.searches_band:
-            raise ConfigError('band_radius', config.band_radius, 'CUDA searches the whole range: '
-                              'use backend cpu or auto')
         for name in ('partition_columns', 'partition_rows'):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '

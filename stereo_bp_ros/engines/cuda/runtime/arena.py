@@ -66,6 +66,25 @@ class Arena:
         return self._memory is not None
 
 
+class ArenaPart(Arena):
+    """The arrays on the device of an arena whose names begin so, by the rest of their names.
+
+    Nothing in them has a time stamped.
+
+    :param others: addresses of what lies elsewhere, by name.
+    """
+
+    def __init__(self, arena: Arena, start: str, others: Mapping[str, int]) -> None:
+        self.device, self.nbytes = (
+            {name.removeprefix(start): value for name, value in found.items()
+             if name.startswith(start)} for found in (arena.device, arena.nbytes))
+        self.device.update(others)
+
+    def stamp(self, stage: str) -> int:
+        """No address: none is wanted."""
+        return 0
+
+
 def _align(address: int) -> int:
     return -(-address // ALIGNMENT) * ALIGNMENT
 

@@ -1,0 +1,57 @@
+// Search of a band: the combined data cost of every pixel's labels.
+#include "band/windows.cuh"
+#include "costs/costs.cuh"
+#include "costs/terms.cuh"
+
+struct BandCostLaunch {
+    Windows windows;
+    const void* left[MAX_COSTS];  // features of the whole images
+    const void* right[MAX_COSTS];
+    Term terms[MAX_COSTS];
+    uint8* cost;  // [height][width][32]
+    int first_x, first_y;  // of the partition
+    int min_disparity, outside_cost;
+};
+
+// Adds the costs of four labels of a pixel. ``other``: the pixel that the first one meets.
+template <typename... Costs> struct BandCosts {
+    static DEVICE void add(const BandCostLaunch&, int, size_t, int, int, uint32 (&)[4]) {}
+};
+template <typename Cost, typename... Others>
+struct BandCosts<Cost, Others...> {
+    static DEVICE void add(const BandCostLaunch& p, int index, size_t line, int x, int other,
+                           uint32 (&sums)[4]) {
+        using Value = typename Cost::Distance::Value;
+        const Value own = __ldg(static_cast<const Value*>(p.left[index]) + line + x);
+        const Value* const others = static_cast<const Value*>(p.right[index]) + line;
+        const Term term = p.terms[index];
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+            if (unsigned(other - k) < unsigned(p.windows.image_width))
+                sums[k] += cost_of(term, Cost::Distance::between(own, __ldg(others + other - k)));
+        BandCosts<Others...>::add(p, index + 1, line, x, other, sums);
+    }
+};
+
+// Thread = four labels.
+template <typename... Costs>
+__global__ void __launch_bounds__(BAND_THREADS)
+    combine_band(const __grid_constant__ BandCostLaunch p) {
+    const int x = (blockIdx.x * BAND_THREADS + threadIdx.x) / BAND_WORDS, y = blockIdx.y;
+    if (x >= p.windows.width) return;
+    const int image_x = p.first_x + x;
+    const Centres centres = centres_at(p.windows, x, y);
+    const int other = image_x - p.min_disparity - first_label(centres, p.windows.radius);
+    const uint32 unsearched = unsearched_bytes(p.windows.radius);
+    uint32 sums[4] = {}, word = 0;
+    if (unsearched != ~0u)
+        BandCosts<Costs...>::add(p, 0, size_t(p.first_y + y) * p.windows.image_width, image_x,
+                                 other, sums);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const bool is_inside = unsigned(other - k) < unsigned(p.windows.image_width);
+        word |= (is_inside ? min(sums[k], 255u) : uint32(p.outside_cost)) << 8 * k;
+    }
+    reinterpret_cast<uint32*>(p.cost)[(size_t(y) * p.windows.width + x) * BAND_WORDS
+                                      + band_word()] = word | unsearched;
+}
