@@ -15,8 +15,9 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     """--against."""
     parser.add_argument('--against', action='append', default=[], metavar='NAME[,NAME]',
                         help="match with others, too: OpenCV's sgbm (its mode 3WAY) and bm, a "
-                             'preset, or NAME:KEY=VALUE,... for other settings; may be given '
-                             'several times')
+                             'preset, PRESET:KEY=VALUE,... for one with other settings, or any '
+                             'other NAME:KEY=VALUE,... for these settings with changes; may be '
+                             'given several times')
 
 
 def own_name(options: argparse.Namespace, config: MatcherConfig) -> str:
@@ -41,7 +42,8 @@ def chosen(options: argparse.Namespace, own: str, config: MatcherConfig
                 raise ValueError(f'--against {shown(text)}: a name has letters, digits, _, - '
                                  'and .')
             changes = parse_assignments(part for part in assignments.split(',') if part)
-            found = {name: MatcherConfig.from_mapping({**config.to_mapping(), **changes})}
+            base = _preset(name, options) if name in preset_names() else config
+            found = {name: MatcherConfig.from_mapping({**base.to_mapping(), **changes})}
         else:
             words = text.split(',')
             found = {one: _preset(one, options) for one in words if one not in baselines.NAMES}

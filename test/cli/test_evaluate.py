@@ -292,11 +292,13 @@ def test_min_depth_ends_the_search_by_the_calibration_of_each_pair(folder, capsy
 
 def test_another_configuration_is_judged_on_the_same_pairs(sets, capsys):
     report = evaluated(capsys, sets, '--against', 'one_step:iterations=1,levels=1',
-                       '--against', 'sad_fast,bm')
+                       '--against', 'sad_fast:disparity_range=16', '--against', 'bm')
     assert list(report['against']) == ['one_step', 'sad_fast', 'bm']
     peer = report['against']['one_step']
     assert peer['settings'] == report['settings'] | {'iterations': 1, 'levels': 1}
-    assert report['against']['sad_fast']['settings']['stereo_algorithm'] == 'sad'
+    # The preset with a change, not these settings under its name.
+    sad = report['against']['sad_fast']['settings']
+    assert (sad['stereo_algorithm'], sad['disparity_range']) == ('sad', 16)
     pair = report['pairs'][0]
     assert pair['against']['one_step']['score']['known'] == pair['score']['known']
     assert pair['against']['one_step']['filled'] != pair['filled']
