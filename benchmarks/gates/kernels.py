@@ -19,7 +19,7 @@ def names(architecture: str, ranges: Sequence[int] = ()) -> set[tuple[str, str]]
     known = importlib.import_module('test.engines.cuda.test_cuda_compile')
     ranges = ranges or known.RANGES
     found = itertools.chain(
-        known.kernels_of_the_other_stages(), known.kernels_of_sad(),
+        known.kernels_of_the_other_stages(), known.kernels_of_a_band(), known.kernels_of_sad(),
         known.kernels_of_tiles((*known.TILES, *known.OTHER_TILES), architecture),
         *map(known.kernels_of_the_papers, ('uint8', 'float')),
         *map(known.kernels_of_a_first_step, known.FIRST_STEPS),
