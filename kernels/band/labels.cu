@@ -1,6 +1,7 @@
 // Search of a band: labels, what refinement needs beside them, and fractions.
 #include "band/messages.cuh"
 #include "frame/right_labels.cuh"
+#include "frame/subpixel.cuh"
 
 constexpr int BAND_PIXELS = BAND_THREADS / BAND_WORDS, MAX_LABELS = 512;
 constexpr int FRACTION_THREADS = 128;
@@ -15,13 +16,6 @@ struct BandLabels {
     int labels;         // that are searched
     int kept_left, kept_top, kept_right, kept_bottom;  // of the partition
 };
-
-// Belief above label.
-DEVICE uint32 least_of_pixel(uint32 value) {
-#pragma unroll
-    for (int i = 1; i < BAND_WORDS; i *= 2) value = min(value, __shfl_xor_sync(~0u, value, i));
-    return value;
-}
 
 // Eight threads = a pixel.
 __global__ void __launch_bounds__(BAND_THREADS)
@@ -123,9 +117,8 @@ __global__ void __launch_bounds__(FRACTION_THREADS)
             least += __ldg(costs);
             after += __ldg(costs + 1);
         }
-        const int rise = max(before, after) - least;
-        if (rise > 0 && least <= before && least <= after)
-            fraction = (16 * (before - after) + 17 * rise) / (2 * rise) - 8;
+        if (least <= before && least <= after)
+            fraction = whole_sixteenths(before, least, after);
     }
     p.fraction[at] = fraction;
 }

@@ -93,10 +93,7 @@ __global__ void __launch_bounds__(BAND_PATH_THREADS)
         odd += word >> 8 & 0x00ff00ffu;
     }
     const uint32 both = Int16::least_small(even, odd);
-    uint32 least = min(Int16::low(both), Int16::high(both));
-#pragma unroll
-    for (int i = 1; i < BAND_WORDS; i *= 2) least = min(least, __shfl_xor_sync(~0u, least, i));
-    const uint32 rest = Int16::splat(least);
+    const uint32 rest = Int16::splat(least_of_pixel(min(Int16::low(both), Int16::high(both))));
     even = (even - rest + 0x00020002u) >> 2 & 0x00ff00ffu;
     odd = (odd - rest + 0x00020002u) >> 2 & 0x00ff00ffu;
     if (at < words)

@@ -47,13 +47,17 @@ DEVICE uint32 unsearched_bytes(int radius) {
     return bytes;
 }
 
+// The least value of a pixel's threads.
+DEVICE uint32 least_of_pixel(uint32 value) {
+#pragma unroll
+    for (int i = 1; i < BAND_WORDS; i *= 2) value = min(value, __shfl_xor_sync(~0u, value, i));
+    return value;
+}
+
 // The least byte of a pixel, in all bytes.
 DEVICE uint32 least_byte(uint32 word) {
-    uint32 least = min(min(word & 0xffu, word >> 8 & 0xffu),
-                       min(word >> 16 & 0xffu, word >> 24));
-#pragma unroll
-    for (int i = 1; i < BAND_WORDS; i *= 2) least = min(least, __shfl_xor_sync(~0u, least, i));
-    return splat_bytes(least);
+    return splat_bytes(least_of_pixel(min(min(word & 0xffu, word >> 8 & 0xffu),
+                                          min(word >> 16 & 0xffu, word >> 24))));
 }
 
 // Four bytes of a window of the same pixel, from byte ``first`` on; 0 beyond it.

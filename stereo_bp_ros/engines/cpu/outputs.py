@@ -345,10 +345,7 @@ def _between(own: Any, above_left: Any, above_right: Any, below_left: Any, below
     lower = ((all_weights - right_weight) * _same_surface(below_left, own)
              + right_weight * _same_surface(below_right, own))
     total = (all_weights - lower_weight) * upper + lower_weight * lower
-    # A division takes as long as all the rest, and nearly always the factor is 2.
-    mean = ((total + 4) >> 3 if all_weights == 4 else
-            (total + all_weights) // (2 * all_weights))
-    value = np.int16(mean)
+    value = np.int16((total + all_weights) // (2 * all_weights))
     return np.int16(INVALID) if own < 0 else value
 
 

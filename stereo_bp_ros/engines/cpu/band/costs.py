@@ -26,7 +26,7 @@ from stereo_bp_ros.engines.cpu.band.shifted import (
     windows_of,
 )
 from stereo_bp_ros.engines.cpu.costs import layout
-from stereo_bp_ros.engines.cpu.costs.volume import added_costs
+from stereo_bp_ros.engines.cpu.costs.volume import added_costs, two_lines
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.simd.groups import (
@@ -307,7 +307,4 @@ def _fraction(costs: Any, windows: Any, x: int, y: int, label: int) -> int:
                 before += np.int64(costs[place - 1])
                 least += np.int64(costs[place])
                 after += np.int64(costs[place + 1])
-    rise = max(before, after) - least
-    if least > before or least > after or rise == 0:
-        return 0
-    return (16 * (before - after) + rise) // (2 * rise)
+    return two_lines(before, least, after)

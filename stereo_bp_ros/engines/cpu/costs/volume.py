@@ -217,7 +217,7 @@ def _costs_of_pixel(terms: Any, left: Any, left_row: int, right: Any, right_row:
     """All labels of the pixel ``x`` of the left image, from ``costs[place]`` on."""
     for label in range(0, labels, VECTOR_BYTES):
         total = added_costs(terms, splat(np.uint8(0)), left, left_row, right, right_row, x,
-                             image_width - 1 - x + label)
+                            image_width - 1 - x + label)
         store_bytes(costs, place + label, total)
     # Labels [first, end) have a partner.
     first = min(labels, x - min_disparity - image_width + 1)
@@ -288,6 +288,12 @@ def _fraction(costs: Any, columns: int, label_bytes: int, level: Level, x: int, 
             before += np.int64(costs[place - 1])
             least += np.int64(costs[place])
             after += np.int64(costs[place + 1])
+    return two_lines(before, least, after)
+
+
+@kernel
+def two_lines(before: int, least: int, after: int) -> int:
+    """Sixteenths from a label to where two lines of one slope through three costs meet."""
     rise = max(before, after) - least
     if least > before or least > after or rise == 0:
         return 0

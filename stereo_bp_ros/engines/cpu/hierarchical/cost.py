@@ -243,25 +243,19 @@ def _compare_grey(sums: Any, threshold: int, usual: Any, at_edges: Any, truncati
                   ) -> None:
     """Of every node that sends: the truncations of its four messages."""
     height, width = sums.shape
-    tiles, lanes = truncations.shape[2], truncations.shape[4]
     for row in numba.prange(height - 2):
         y = np.int64(row) + 1
-        for colour in range(2):
-            x = (y + colour) % 2 - 2
-            for tile in range(tiles):
-                node = truncations[y, colour, tile]
-                for lane in range(lanes):
-                    x += 2
-                    if x < 1 or x >= width - 1:
-                        continue
-                    up = down = left = right = np.int32(0)
-                    for beside in range(-1, 2):
-                        of_row, of_column = sums[y, x + beside], sums[y + beside, x]
-                        up += of_row - sums[y - 1, x + beside]
-                        down += of_row - sums[y + 1, x + beside]
-                        left += of_column - sums[y + beside, x - 1]
-                        right += of_column - sums[y + beside, x + 1]
-                    node[UP, lane] = at_edges if abs(up) >= threshold else usual
-                    node[DOWN, lane] = at_edges if abs(down) >= threshold else usual
-                    node[LEFT, lane] = at_edges if abs(left) >= threshold else usual
-                    node[RIGHT, lane] = at_edges if abs(right) >= threshold else usual
+        for x in range(1, width - 1):
+            node = truncations[y, (x + y) % 2, x // 2 // truncations.shape[4]]
+            lane = x // 2 % truncations.shape[4]
+            up = down = left = right = np.int32(0)
+            for beside in range(-1, 2):
+                of_row, of_column = sums[y, x + beside], sums[y + beside, x]
+                up += of_row - sums[y - 1, x + beside]
+                down += of_row - sums[y + 1, x + beside]
+                left += of_column - sums[y + beside, x - 1]
+                right += of_column - sums[y + beside, x + 1]
+            node[UP, lane] = at_edges if abs(up) >= threshold else usual
+            node[DOWN, lane] = at_edges if abs(down) >= threshold else usual
+            node[LEFT, lane] = at_edges if abs(left) >= threshold else usual
+            node[RIGHT, lane] = at_edges if abs(right) >= threshold else usual
