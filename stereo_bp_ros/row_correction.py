@@ -40,9 +40,13 @@ MAX_RATE_PX_S, RATE_STEP_PX = 3.0, 0.1
 #: What a pair differs from the estimate by where a camera was moved: pixels, standard deviations.
 BUMP_PX, BUMP_SIGMAS = 0.3, 5.0
 
-#: Standard deviations of each term, as pixels at the image's edge: before anything is measured, of
-#: what changes in a second, and of what a pair shows and no term explains.
-PRIOR_PX, DRIFT_PX, UNEXPLAINED_PX = 10.0, 0.03, 0.02
+#: Standard deviations of each term, as pixels at the image's edge: before anything is measured,
+#: and of what changes in a second.
+PRIOR_PX, DRIFT_PX = 10.0, 0.03
+
+#: Standard deviation of what no term explains, pixels: all points of a cell have it in common. So
+#: many cells lie side by side.
+UNEXPLAINED_PX, CELLS = 0.05, 8
 
 #: Least standard deviation of a point, pixels.
 MIN_POINT_SIGMA = 0.05
@@ -160,6 +164,7 @@ class RowEstimator:
     def __init__(self, width: int, height: int, *, focal_px: float = 0.0,
                  cx: float | None = None, cy: float | None = None, limit: float = 4.0) -> None:
         self.limit = limit
+        self._width = width
         self._frame = RowCorrection(
             (0.0,) * len(TERMS), focal_px or float(width),
             (width - 1) / 2 if cx is None else cx, (height - 1) / 2 if cy is None else cy)
@@ -239,10 +244,12 @@ class RowEstimator:
         agree = int(np.count_nonzero(np.abs(dy - at @ terms) <= 3 * sigma))
         if sigma > MAX_SPREAD or agree < MIN_POINTS:
             return 'the points of a pair contradict each other'
-        information = (at * weights[:, None]).T @ at / sigma**2
-        # (information^-1 + unexplained)^-1, where information may be singular.
-        unexplained = np.diag((UNEXPLAINED_PX * self._scales) ** -2.0)
-        information -= information @ np.linalg.solve(information + unexplained, information)
+        # Many points of a cell say no more than one with the error that they have in common.
+        side = self._width / CELLS
+        _, cell = np.unique(points[:, :2] // side, axis=0, return_inverse=True)
+        of_cell = np.bincount(cell.reshape(-1), weights)[cell.reshape(-1)]
+        weights = weights / (sigma**2 + UNEXPLAINED_PX**2 * of_cell)
+        information = (at * weights[:, None]).T @ at
         return _Pair(terms, information, sigma, agree)
 
     def _differ(self, one: _Gaussian, other: _Gaussian) -> bool:
