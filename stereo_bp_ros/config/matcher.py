@@ -51,6 +51,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                'must be 0 (off), 3 or 5')
         yield (self.exact and self.message_type != 'float32', 'exact',
                f'needs message_type float32, which is {self.message_type}')
+        yield (self.exact and self.row_correction == 'correct', 'row_correction',
+               'the reference maps are those of images as they come: use off or measure')
         yield (is_tiled and self.message_type == 'float16', 'message_type',
                'tiled_bp has messages of int16 or float32')
         yield (is_tiled and self.exact, 'exact',
