@@ -39,8 +39,8 @@ def of_kernel(config: MatcherConfig, pair: tuple[RawImage, RawImage], found: Rec
         matched.reverse()
     for name, (raw, side) in zip(sides, matched, strict=True):
         convert.stage(raw, arena.view(f'{name}_raw'))
-        arena.view(f'{name}_map')[...], arena.view(f'{name}_map_parts')[...] = found.maps(side)
-    readings = convert.reading(matched[0][0]), convert.reading(matched[1][0])
+        arena.view(f'{side}_map')[...], arena.view(f'{side}_map_parts')[...] = found.maps(side)
+    readings = stage.readings((matched[0][0], matched[1][0]), False)
     assert stage.enqueue(0, readings, 0)
     grey = stage.grey(readings)
     return arena.view(f'left_{grey}').copy(), arena.view(f'right_{grey}').copy()
@@ -52,7 +52,7 @@ def of_cpu(config: MatcherConfig, raw: RawImage, side: str, found: Rectification
     arrays = {name: np.full(shape, 91, kind) for name, shape, kind in (
         *geometry.map_arrays(config, *size), *scratch.convert(*source),
         *scratch.rectify(config, *size, source))}
-    on_cpu.fill_maps(found, arrays)
+    on_cpu.fill_maps(side, found.maps(side), arrays)
     grey = np.empty(size[::-1], np.float32)
     on_cpu.to_grey(raw, side, grey, config.mono16_scale, arrays)
     if config.downscale > 1:
