@@ -236,8 +236,12 @@ class Convert:
         return reading(pair[0]), reading(pair[1])
 
     def fill_maps(self, side: str, maps: Maps, stream: int) -> None:
-        """Take over the maps of a camera; only a stage that has some is asked to."""
-        raise NotImplementedError
+        """Copy the maps of a camera to the device. The stream is done when this returns."""
+        from cupy.cuda import runtime
+        for name, values in zip(('map', 'map_parts'), maps, strict=True):
+            runtime.memcpyAsync(self._arena.device[f'{side}_{name}'], values.ctypes.data,
+                                values.nbytes, runtime.memcpyHostToDevice, stream)
+        runtime.streamSynchronize(stream)       # while ``maps`` live
 
     def places(self, pair: tuple[RawImage, RawImage], readings: tuple[Reading, Reading]
                ) -> Sources:

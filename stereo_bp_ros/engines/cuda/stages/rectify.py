@@ -14,7 +14,6 @@ from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.engines.cuda.stages.convert import Reading
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import Maps
 from stereo_bp_ros.stamps import SIDES
 
 
@@ -41,14 +40,6 @@ class Rectify(convert.Convert):
             compiler.kernel(self._device, 'frame/convert.cu', name)
         if not self._config.rectify:
             super().load()
-
-    def fill_maps(self, side: str, maps: Maps, stream: int) -> None:
-        """Copy the maps of a camera to the device. The stream is done when this returns."""
-        from cupy.cuda import runtime
-        for name, values in zip(('map', 'map_parts'), maps, strict=True):
-            runtime.memcpyAsync(self._arena.device[f'{side}_{name}'], values.ctypes.data,
-                                values.nbytes, runtime.memcpyHostToDevice, stream)
-        runtime.streamSynchronize(stream)       # while ``maps`` live
 
     def readings(self, pair: tuple[RawImage, RawImage], is_warped: bool
                  ) -> tuple[Reading, Reading]:
