@@ -135,8 +135,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         return self.replace(
             band_radius=0, min_disparity=first // 2, disparity_range=last // 2 - first // 2 + 1,
             color_range=0, reference_image='left', rectify=False, rectified_width=0,
-            rectified_height=0, census_weight=min(16.0, self.census_weight
-                                                  + self.sparse_census_weight),
+            rectified_height=0, row_correction='off',
+            census_weight=min(16.0, self.census_weight + self.sparse_census_weight),
             sparse_census_weight=0.0, uniqueness_ratio=0.0, texture_threshold=0,
             confidence_threshold=0.0, contrast_threshold=0.0, subpixel=True, border='invalid',
             speckle_size=self.speckle_size // 2, filling='plane',

@@ -63,7 +63,7 @@ class MatcherSettings(Settings):
     row_correction: str = setting(
         'off', 'vertical displacement of the right image: off; measure and report it; correct it '
         'once it is significant (node, evaluate, match, replay)',
-        choices=('off', 'measure', 'correct'), live=True)
+        choices=('off', 'measure', 'correct'))
     row_correction_limit: float = setting(
         4.0, 'maximum correction anywhere in the image; a larger displacement is a warning',
         0, 32, unit='pixels', live=True)
