@@ -6,8 +6,10 @@ To first order in the error, with ``u = (x - cx) / f`` and ``v = (y - cy) / f``,
 
     dy = c0 + c1 u + c2 v + c3 u v + c4 v^2
 
-c0: offset, or pitch (then c4 = c0); c1: roll; c2: focal length; c3: yaw; c4: pitch. A yaw moves
-columns by c3, too, which is not undone: it looks like a change of all disparities.
+c0: offset, or pitch (then c4 = c0); c1: roll; c2: focal length; c3: yaw; c4: pitch. c3 is
+measured, so that it does not distort the others, and not undone: a yaw moves columns by
+``c3 (1 + u^2)``, too, and real pairs (KITTI 2012: 1.5 px in the corners) have the rows without
+the columns.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 #: The terms of a correction, and what each is, for people.
-TERMS = ('offset', 'roll', 'scale', 'yaw', 'pitch')
+TERMS = ('offset', 'roll', 'scale', 'keystone', 'pitch')
+
+#: Which of them are undone.
+UNDONE = np.array([1.0, 1.0, 1.0, 0.0, 1.0])
 
 #: What a pair needs: so many points that agree, and at most so much spread of all, pixels.
 MIN_POINTS, MAX_SPREAD = 20, 0.75
@@ -36,6 +41,9 @@ HYSTERESIS_PX, HYSTERESIS_SIGMAS = 0.05, 2.0
 
 #: Most pixels a second that a correction changes by, and in steps of how many, anywhere.
 MAX_RATE_PX_S, RATE_STEP_PX = 3.0, 0.1
+
+#: Rows at the image's edge from which a scale is that of the focal length, and undone in columns.
+MIN_FOCAL_PX = 0.5
 
 #: What a pair differs from the estimate by where a camera was moved: pixels, standard deviations.
 BUMP_PX, BUMP_SIGMAS = 0.3, 5.0
@@ -71,27 +79,33 @@ class RowCorrection:
     terms:    c0 to c4, pixels.
     focal_px: focal length, pixels, > 0.
     cx, cy:   principal point of the right image, pixels.
+    columns:  the scale of columns, which is c2 or 0, pixels.
     """
 
     terms: tuple[float, ...]
     focal_px: float
     cx: float
     cy: float
+    columns: float = 0.0
 
     def homography(self) -> tuple[float, ...]:
         """Where a pixel of the corrected right image lies in the image as it comes.
 
         :returns: 9 numbers, row by row: (x, y, 1) of the corrected image is mapped, both in
-            pixels of the rectified image.
+            pixels of the rectified image. c3 is not in it.
         """
-        offset, roll, scale, yaw, pitch = np.array(self.terms) / self.focal_px
-        move = np.array([[1 + scale, -roll, 0], [roll, 1 + scale, offset], [-yaw, -pitch, 1]])
+        offset, roll, scale, _, pitch = np.array(self.terms) / self.focal_px
+        move = np.array([[1 + self.columns / self.focal_px, -roll, 0], [roll, 1 + scale, offset],
+                         [0, -pitch, 1]])
         camera = np.array([[self.focal_px, 0, self.cx], [0, self.focal_px, self.cy], [0, 0, 1]])
         return tuple((camera @ move @ np.linalg.inv(camera)).reshape(-1).tolist())
 
     def rows(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Rows by which places of the corrected image lie lower in the one that comes, pixels."""
-        return _terms_at(x, y, self) @ np.array(self.terms)
+        """Rows by which places of the corrected image lie lower in the one that comes, pixels.
+
+        :param x, y: float N, pixels.
+        """
+        return _terms_at(x, y, self) @ (UNDONE * self.terms)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,12 +114,12 @@ class RowState:
 
     estimate: how the right image is moved; None before the first pair that shows it.
     sigmas:   standard deviation of each term, pixels; 0 of a term that is left out.
-    largest:  rows that the estimate moves any place of the image by at most, pixels.
+    largest:  rows by which what can be undone moves any place of the image, at most, pixels.
     sigma:    standard deviation of that, pixels.
-    residual: robust standard deviation of the latest pair's points around it, pixels.
+    remaining: the same of what no correction undoes at the time of the latest pair.
+    residual: robust standard deviation of the latest pair's points around the estimate, pixels.
     points:   points of that pair that agree.
     pairs:    pairs in the estimate.
-    is_significant: whether a correction is worth it.
     reason:   why the estimate is not corrected, or not by the latest pair; '' = all is well.
     measured_s: time of the latest pair that shows rows; None before the first one.
     corrected_s: time from which on the present correction holds; None without one.
@@ -115,10 +129,10 @@ class RowState:
     sigmas: tuple[float, ...] = (0.0,) * len(TERMS)
     largest: float = 0.0
     sigma: float = math.inf
+    remaining: float = 0.0
     residual: float = math.inf
     points: int = 0
     pairs: int = 0
-    is_significant: bool = False
     reason: str = 'nothing measured'
     measured_s: float | None = None
     corrected_s: float | None = None
@@ -165,12 +179,16 @@ class RowEstimator:
                  cx: float | None = None, cy: float | None = None, limit: float = 4.0) -> None:
         self.limit = limit
         self._width = width
-        self._frame = RowCorrection(
+        self._camera = RowCorrection(
             (0.0,) * len(TERMS), focal_px or float(width),
             (width - 1) / 2 if cx is None else cx, (height - 1) / 2 if cy is None else cy)
-        x, y = np.meshgrid(np.linspace(0, width - 1, PLACES), np.linspace(0, height - 1, PLACES))
-        self._places = _terms_at(x.reshape(-1), y.reshape(-1), self._frame)
-        self._scales = 1 / np.abs(self._places).max(axis=0)
+        x, y = (along.reshape(-1) for along in np.meshgrid(
+            np.linspace(0, width - 1, PLACES), np.linspace(0, height - 1, PLACES)))
+        at = _terms_at(x, y, self._camera)
+        self._scales = 1 / np.abs(at).max(axis=0)
+        self._places = at * UNDONE
+        #: Of terms and of columns: how far each moves a place.
+        self._moves = np.stack([*self._places.T, at[:, 1]], axis=1)
         self._prior = _Gaussian(np.zeros(len(TERMS)), np.diag((PRIOR_PX * self._scales) ** 2))
         self.clear()
 
@@ -179,19 +197,20 @@ class RowEstimator:
         self.state = RowState()
         self._known = self._prior
         self._bump: _Pair | None = None
-        self._target = self._begin = np.zeros(len(TERMS))
+        # Terms and columns that are undone: on their way from one to the other since then.
+        self._begin = self._target = np.zeros(len(TERMS) + 1)
         self._begin_s = -math.inf
 
     @property
     def wants_pair(self) -> bool:
-        """Whether another pair should be measured soon: a first one, or one that confirms."""
+        """Whether another pair should be measured soon: one that confirms the latest."""
         return self._bump is not None or 0 < self.state.pairs < MIN_PAIRS
 
     def add(self, points: np.ndarray, time_s: float) -> RowState:
         """Learn from one pair; returns the new state.
 
-        :param points: float N x 3, pixels: column in the right image as it comes, row in the
-            left image, and how many rows lower the right image has the same thing.
+        :param points: float N x 3, as ``alignment.row_points`` finds them in images without a
+            correction.
         :param time_s: when it was taken, seconds of any clock; not before the previous one.
         """
         pair = self._fit(np.asarray(points, np.float64).reshape(-1, 3))
@@ -217,30 +236,30 @@ class RowEstimator:
         return self.state
 
     def correction(self, time_s: float) -> RowCorrection | None:
-        """What to undo in an image of this time; None = nothing."""
-        terms = self._terms_in_use(time_s)
-        return dataclasses.replace(self._frame, terms=tuple(terms.tolist())) if any(
+        """What to undo in an image of this time; None = nothing.
+
+        After a change it takes some steps until it is the estimate.
+        """
+        *terms, columns = self._in_use(time_s).tolist()
+        return dataclasses.replace(self._camera, terms=tuple(terms), columns=columns) if any(
             terms) else None
 
     def _fit(self, points: np.ndarray) -> _Pair | str:
         """The robust fit (Tukey's weights) of all terms; why there is none in words."""
         if len(points) < MIN_POINTS:
             return 'too little texture'
-        at, dy = _terms_at(points[:, 0], points[:, 1], self._frame), points[:, 2]
+        at, dy = _terms_at(points[:, 0], points[:, 1], self._camera), points[:, 2]
         prior = np.linalg.inv(self._prior.covariance)
         terms = np.zeros(len(TERMS))
         terms[0] = np.median(dy)
-        weights = np.ones(len(dy))
-        sigma = MIN_POINT_SIGMA
         for number in range(ROUNDS):
             rest = np.abs(dy - at @ terms)
             sigma = max(MIN_POINT_SIGMA, _SIGMA * float(np.median(rest)))
             # Absolute values first: they find the many from anywhere.
-            weights = (1 / np.maximum(rest, sigma) if number < ROUNDS // 3
+            weights = (sigma / np.maximum(rest, sigma) if number < ROUNDS // 3
                        else np.maximum(0, 1 - (rest / (TUKEY * sigma)) ** 2) ** 2)
-            weighted = at * (weights / weights.max())[:, None]
-            terms = np.linalg.solve(weighted.T @ at / sigma**2 + prior,
-                                    weighted.T @ dy / sigma**2)
+            weighted = at.T * (weights / sigma**2)
+            terms = np.linalg.solve(weighted @ at + prior, weighted @ dy)
         agree = int(np.count_nonzero(np.abs(dy - at @ terms) <= 3 * sigma))
         if sigma > MAX_SPREAD or agree < MIN_POINTS:
             return 'the points of a pair contradict each other'
@@ -249,8 +268,7 @@ class RowEstimator:
         _, cell = np.unique(points[:, :2] // side, axis=0, return_inverse=True)
         of_cell = np.bincount(cell.reshape(-1), weights)[cell.reshape(-1)]
         weights = weights / (sigma**2 + UNEXPLAINED_PX**2 * of_cell)
-        information = (at * weights[:, None]).T @ at
-        return _Pair(terms, information, sigma, agree)
+        return _Pair(terms, (at.T * weights) @ at, sigma, agree)
 
     def _differ(self, one: _Gaussian, other: _Gaussian) -> bool:
         """Whether two estimates move any place by different rows."""
@@ -263,33 +281,42 @@ class RowEstimator:
         return np.sqrt(np.einsum('ij,jk,ik->i', self._places, covariance, self._places))
 
     def _conclude(self, pair: _Pair, pairs: int, time_s: float) -> None:
-        """Choose the terms, and what to correct from now on."""
+        """Choose the terms, and what to undo from now on."""
         best = _chosen(self._known, math.log(min(MAX_COUNTED_POINTS, pairs * pair.points)))
         rows, sigmas = np.abs(self._places @ best.mean), self._sigmas_at(best.covariance)
         largest = int(rows.argmax())
-        significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
-                                                     SIGNIFICANT_SIGMAS * sigmas)))
-        is_corrected = bool(np.any(self._target))
+        is_significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
+                                                        SIGNIFICANT_SIGMAS * sigmas)))
         reason = ''
         if rows[largest] > self.limit:
             reason = f'beyond the limit of {self.limit:g} px'
-        elif pairs < MIN_PAIRS or not (significant or is_corrected):
+        elif pairs < MIN_PAIRS or not (is_significant or np.any(self._target)):
             reason = 'not significant'
         else:
-            apart = np.abs(self._places @ (best.mean - self._target))
+            apart = np.abs(self._places @ (best.mean - self._target[:-1]))
             if np.any(apart > np.maximum(HYSTERESIS_PX, HYSTERESIS_SIGMAS * sigmas)):
-                self._begin, self._begin_s = self._terms_in_use(time_s), time_s
-                self._target = best.mean
+                self._begin, self._begin_s = self._in_use(time_s), time_s
+                self._target = np.append(UNDONE * best.mean, self._columns(best))
+        apart = np.abs(self._places @ (best.mean - self._in_use(time_s)[:-1]))
         self.state = RowState(
-            dataclasses.replace(self._frame, terms=tuple(best.mean.tolist())),
+            dataclasses.replace(self._camera, terms=tuple(best.mean.tolist()),
+                                columns=self._columns(best)),
             tuple(np.sqrt(np.maximum(0, np.diag(best.covariance))).tolist()),
-            float(rows[largest]), float(sigmas[largest]), pair.residual, pair.points, pairs,
-            significant, reason, time_s, self._begin_s if np.any(self._target) else None)
+            float(rows[largest]), float(sigmas[largest]), float(apart.max()), pair.residual,
+            pair.points, pairs, reason, time_s, self._begin_s if np.any(self._target) else None)
 
-    def _terms_in_use(self, time_s: float) -> np.ndarray:
-        """The terms on their way from the previous correction to the present one."""
+    def _columns(self, best: _Gaussian) -> float:
+        """The scale of columns: that of rows where it is surely one of the focal length."""
+        rows = abs(best.mean[2]) / self._scales[2]
+        sigma = math.sqrt(max(0.0, best.covariance[2, 2])) / self._scales[2]
+        # What is undone ends later than it begins.
+        least = MIN_FOCAL_PX * (0.8 if self._target[-1] else 1.0)
+        return float(best.mean[2]) if rows >= max(least, SIGNIFICANT_SIGMAS * sigma) else 0.0
+
+    def _in_use(self, time_s: float) -> np.ndarray:
+        """Terms and columns on their way from the previous correction to the present one."""
         way = self._target - self._begin
-        length = float(np.abs(self._places @ way).max())
+        length = float(np.abs(self._moves * way).sum(axis=1).max())
         gone = MAX_RATE_PX_S * max(0.0, time_s - self._begin_s)
         if gone >= length:
             return self._target
