@@ -199,6 +199,31 @@ def corners_in_their_rows(left: np.ndarray, right: np.ndarray, last: int) -> tup
     return sum(abs(one.row) * factor <= ROWS_APART for one in partners), len(partners)
 
 
+def corner_matches(left: np.ndarray, right: np.ndarray, first: int, last: int,
+                   places: np.ndarray | None = None
+                   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Corners that have one partner only in all columns of a range, to the pixel.
+
+    :param left, right: as ``vertical_offset``.
+    :param first, last: of the range, which may lie on both sides of 0, pixels.
+    :param places: float32 N x 2, columns and rows in the left image; None = the best corners.
+    :returns: places in the left and in the right image, float32 M x 2, and int M, the index of
+        each among ``places``.
+    """
+    left, right, factor = _reduced(left, right)
+    disparities = range(first // factor - 1, -(-last // factor) + 2)
+    if places is None:
+        places = _corners(left, CORNERS).astype(np.float32) * factor
+    found = [(i, partner.disparity * factor, partner.row * factor)
+             for i, (x, y) in enumerate(np.rint(places / factor).astype(int))
+             if (partner := _partner(left, right, x, y, SEARCHES[0], disparities)) is not None
+             and partner.is_single]
+    index, disparity, row = np.array(found, np.float32).reshape(-1, 3).T
+    index = index.astype(int)
+    starts = places[index]
+    return starts, starts + np.column_stack([-disparity, row]), index
+
+
 def _reduced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """A pair no wider than ``MAX_WIDTH``, and by which whole number it was made smaller."""
     factor = -(-left.shape[1] // MAX_WIDTH)

@@ -26,6 +26,7 @@ from stereo_bp_ros.errors import (
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.node import input_images
+from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
@@ -106,15 +107,15 @@ class FrameProcessor:
     ``settings`` may be replaced from any thread at any time; ``quality`` is that of the frame that
     was looked at last, None before the first.
 
-    :param offsets: is given the images of a frame now and then.
+    :param offsets, drift: are given the images of a frame now and then.
     :param now_ns: the node's clock, nanoseconds; 0 = not known yet (sim time without /clock).
     :param on_device_loss: is told of a lost device when the node is to exit.
     """
 
     def __init__(self, *, matcher_host: MatcherHost, outputs: Outputs, ledger: Ledger,
                  generation: Generation, latencies: LatencyWindow, conditions: Conditions,
-                 offsets: OffsetMonitor, settings: NodeConfig, now_ns: Callable[[], int],
-                 on_device_loss: Callable[[str], None]) -> None:
+                 offsets: OffsetMonitor, drift: CalibrationMonitor, settings: NodeConfig,
+                 now_ns: Callable[[], int], on_device_loss: Callable[[str], None]) -> None:
         self.settings = settings
         self.quality: FrameQuality | None = None
         self._matcher_host = matcher_host
@@ -124,6 +125,7 @@ class FrameProcessor:
         self._latencies = latencies
         self._conditions = conditions
         self._offsets = offsets
+        self._drift = drift
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
@@ -312,6 +314,8 @@ class FrameProcessor:
             self._conditions.replace('quality', self._doubts)
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
+        self._drift.offer(ready.left, ready.right, config, ready.rectification,
+                          ready.calibration, pair.stamp_ns, frame)
         warnings = list(map(str, checks.believe(
             checks.examine_images(ready.left, ready.right, config), config)))
         self.quality = frame_quality(frame, config, ready.calibration)

@@ -23,6 +23,7 @@ from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
+from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
@@ -83,6 +84,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._generation = Generation()
         self._latencies = LatencyWindow()
         self._offsets = OffsetMonitor(self._conditions)
+        self._drift = CalibrationMonitor(self._conditions)
         self._gpu = GpuMonitor(self._conditions)
         self._mailbox = Mailbox(ledger=self._ledger)
         self._matcher_host = MatcherHost(matcher_factory or StereoMatcher,
@@ -223,8 +225,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._processor = FrameProcessor(
             matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=self._latencies,
-            conditions=self._conditions, offsets=self._offsets, settings=settings,
-            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
+            conditions=self._conditions, offsets=self._offsets, drift=self._drift,
+            settings=settings, now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
         self._conditions.hold('memory', Severity.WARN, *filter(None, [
             lock_memory() if settings.lock_memory else '']))
         # Parameters may have changed while the engine was built.
@@ -240,6 +242,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.on_activate(self, state)
         self._latencies.clear()
         self._offsets.clear()
+        self._drift.clear()
         self._pairing.open()
         self._inputs = InputSubscriptions(
             self, rectify=self._configuration.matcher.rectify,
@@ -362,6 +365,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             if not is_due:
                 return
             self._measured_s = now
+            self._drift.measure(self._configuration.node.camera_height)
             self._gpu.read(self._matcher_host.device if self._matcher_host.matcher else {})
         except Exception as error:
             self._conditions.error('diagnostics', f'measuring failed: {described(error)}')
@@ -420,7 +424,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                   + self._worker.busy),
             closest_miss=self._pairing.take_closest_miss(),
             quality=processor.quality if processor is not None else None,
-            vertical=self._offsets.report(self._configuration.matcher.row_correction),
+            vertical={**self._offsets.report(self._configuration.matcher.row_correction),
+                      **self._drift.report()},
             distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
             device={**self._matcher_host.device, **self._gpu.report()},
             config=self._configuration.matcher, settings=settings)

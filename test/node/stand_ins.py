@@ -11,6 +11,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
@@ -166,6 +167,7 @@ class Bench:
         self.logged: list[tuple[Severity, str]] = []
         self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
         self.offsets = OffsetMonitor(self.conditions)
+        self.drift = CalibrationMonitor(self.conditions)
         self.matcher_host = MatcherHost(factory)
         self.matcher_host.build(config or MatcherConfig(disparity_range=8), 0, 0)
         self.now = NOW
@@ -175,7 +177,7 @@ class Bench:
         self.processor = FrameProcessor(
             matcher_host=self.matcher_host, outputs=self.outputs, ledger=self.ledger,
             generation=self.generation, latencies=self.latencies, conditions=self.conditions,
-            offsets=self.offsets, settings=NodeConfig(**options),
+            offsets=self.offsets, drift=self.drift, settings=NodeConfig(**options),
             now_ns=lambda: self.now, on_device_loss=self.lost.append)
 
     @property
