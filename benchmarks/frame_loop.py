@@ -15,7 +15,7 @@ from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor, Result
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
@@ -141,6 +141,9 @@ class _Outputs:
 
     def publish(self, topics: tuple[str, ...], result: Result) -> None:
         self.published = self._kept['disparity']
+
+    def publish_corrected_info(self, info: Any) -> None:
+        pass
 
     def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
         pass

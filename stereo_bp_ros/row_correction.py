@@ -14,11 +14,13 @@ the columns.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 
 #: The terms of a correction, and what each is, for people.
@@ -39,8 +41,12 @@ MIN_PAIRS = 2
 #: What a correction differs from the estimate by before it follows: pixels, standard deviations.
 HYSTERESIS_PX, HYSTERESIS_SIGMAS = 0.05, 2.0
 
+#: Why a pair shows no rows.
+NO_TEXTURE = 'too little texture'
+CONTRADICTION = 'the points of a pair contradict each other'
+
 #: Most pixels a second that a correction changes by, and in steps of how many, anywhere.
-MAX_RATE_PX_S, RATE_STEP_PX = 3.0, 0.1
+MAX_RATE_PX_S, RATE_STEP_PX = 4.0, 0.1
 
 #: Rows at the image's edge from which a scale is that of the focal length, and undone in columns.
 MIN_FOCAL_PX = 0.5
@@ -108,6 +114,23 @@ class RowCorrection:
         return _terms_at(x, y, self) @ (UNDONE * self.terms)
 
 
+def corrected_info(info: Any, correction: RowCorrection) -> Any:
+    """A copy of the right camera's CameraInfo that needs no correction.
+
+    Offset and pitch become a rotation about x in R, roll one about z; a scale that is undone in
+    columns, too, becomes one of the focal lengths in K. P stays.
+    """
+    offset, roll = np.array(correction.terms[:2]) / correction.focal_px
+    turn, _ = cv2.Rodrigues(np.array([-offset, 0, roll]))
+    found = copy.copy(info)
+    r = np.reshape(info.r, (3, 3)) if any(info.r) else np.eye(3)
+    found.r = (turn.T @ r).reshape(-1).tolist()
+    found.k = list(info.k)
+    for index in (0, 4):
+        found.k[index] *= 1 + correction.columns / correction.focal_px
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class RowState:
     """What is known of the rows of a pair.
@@ -155,6 +178,14 @@ class _Gaussian(NamedTuple):
                          covariance)
 
 
+class _Way(NamedTuple):
+    """From one correction to another, each float64 6 (terms and columns), since a time."""
+
+    begin: np.ndarray
+    end: np.ndarray
+    since_s: float
+
+
 class _Pair(NamedTuple):
     """Terms that fit the points of one pair, their information (5 x 5), and how well they do."""
 
@@ -169,6 +200,7 @@ class RowEstimator:
 
     A Kalman filter over the five terms, which wander; robust within a pair. A pair that differs
     from the estimate is left aside until the next one confirms it: then a camera was moved.
+    One thread calls ``add`` and ``clear``; what is read may be read in any.
 
     :param width, height: of the rectified images, pixels.
     :param focal_px, cx, cy: of the right camera; 0 and None = width, and the middle.
@@ -197,9 +229,8 @@ class RowEstimator:
         self.state = RowState()
         self._known = self._prior
         self._bump: _Pair | None = None
-        # Terms and columns that are undone: on their way from one to the other since then.
-        self._begin = self._target = np.zeros(len(TERMS) + 1)
-        self._begin_s = -math.inf
+        none = np.zeros(len(TERMS) + 1)
+        self._way = _Way(none, none, -math.inf)
 
     @property
     def wants_pair(self) -> bool:
@@ -240,14 +271,22 @@ class RowEstimator:
 
         After a change it takes some steps until it is the estimate.
         """
-        *terms, columns = self._in_use(time_s).tolist()
+        return self._correction(self._in_use(time_s))
+
+    @property
+    def target(self) -> RowCorrection | None:
+        """What ``correction`` is on its way to."""
+        return self._correction(self._way.end)
+
+    def _correction(self, values: np.ndarray) -> RowCorrection | None:
+        *terms, columns = values.tolist()
         return dataclasses.replace(self._camera, terms=tuple(terms), columns=columns) if any(
             terms) else None
 
     def _fit(self, points: np.ndarray) -> _Pair | str:
         """The robust fit (Tukey's weights) of all terms; why there is none in words."""
         if len(points) < MIN_POINTS:
-            return 'too little texture'
+            return NO_TEXTURE
         at, dy = _terms_at(points[:, 0], points[:, 1], self._camera), points[:, 2]
         prior = np.linalg.inv(self._prior.covariance)
         terms = np.zeros(len(TERMS))
@@ -262,7 +301,7 @@ class RowEstimator:
             terms = np.linalg.solve(weighted @ at + prior, weighted @ dy)
         agree = int(np.count_nonzero(np.abs(dy - at @ terms) <= 3 * sigma))
         if sigma > MAX_SPREAD or agree < MIN_POINTS:
-            return 'the points of a pair contradict each other'
+            return CONTRADICTION
         # Many points of a cell say no more than one with the error that they have in common.
         side = self._width / CELLS
         _, cell = np.unique(points[:, :2] // side, axis=0, return_inverse=True)
@@ -290,37 +329,38 @@ class RowEstimator:
         reason = ''
         if rows[largest] > self.limit:
             reason = f'beyond the limit of {self.limit:g} px'
-        elif pairs < MIN_PAIRS or not (is_significant or np.any(self._target)):
+        elif pairs < MIN_PAIRS or not (is_significant or np.any(self._way.end)):
             reason = 'not significant'
         else:
-            apart = np.abs(self._places @ (best.mean - self._target[:-1]))
+            apart = np.abs(self._places @ (best.mean - self._way.end[:-1]))
             if np.any(apart > np.maximum(HYSTERESIS_PX, HYSTERESIS_SIGMAS * sigmas)):
-                self._begin, self._begin_s = self._in_use(time_s), time_s
-                self._target = np.append(UNDONE * best.mean, self._columns(best))
+                self._way = _Way(self._in_use(time_s), np.append(
+                    UNDONE * best.mean, self._columns(best)), time_s)
         apart = np.abs(self._places @ (best.mean - self._in_use(time_s)[:-1]))
+        since_s = self._way.since_s if np.any(self._way.end) else None
         self.state = RowState(
             dataclasses.replace(self._camera, terms=tuple(best.mean.tolist()),
                                 columns=self._columns(best)),
             tuple(np.sqrt(np.maximum(0, np.diag(best.covariance))).tolist()),
             float(rows[largest]), float(sigmas[largest]), float(apart.max()), pair.residual,
-            pair.points, pairs, reason, time_s, self._begin_s if np.any(self._target) else None)
+            pair.points, pairs, reason, time_s, since_s)
 
     def _columns(self, best: _Gaussian) -> float:
         """The scale of columns: that of rows where it is surely one of the focal length."""
         rows = abs(best.mean[2]) / self._scales[2]
         sigma = math.sqrt(max(0.0, best.covariance[2, 2])) / self._scales[2]
         # What is undone ends later than it begins.
-        least = MIN_FOCAL_PX * (0.8 if self._target[-1] else 1.0)
+        least = MIN_FOCAL_PX * (0.8 if self._way.end[-1] else 1.0)
         return float(best.mean[2]) if rows >= max(least, SIGNIFICANT_SIGMAS * sigma) else 0.0
 
     def _in_use(self, time_s: float) -> np.ndarray:
         """Terms and columns on their way from the previous correction to the present one."""
-        way = self._target - self._begin
-        length = float(np.abs(self._moves * way).sum(axis=1).max())
-        gone = MAX_RATE_PX_S * max(0.0, time_s - self._begin_s)
+        begin, end, since_s = self._way
+        length = float(np.abs(self._moves * (end - begin)).sum(axis=1).max())
+        gone = MAX_RATE_PX_S * max(0.0, time_s - since_s)
         if gone >= length:
-            return self._target
-        return self._begin + way * (RATE_STEP_PX * math.floor(gone / RATE_STEP_PX) / length)
+            return end
+        return begin + (end - begin) * (RATE_STEP_PX * math.floor(gone / RATE_STEP_PX) / length)
 
 
 def _terms_at(x: np.ndarray, y: np.ndarray, camera: RowCorrection) -> np.ndarray:

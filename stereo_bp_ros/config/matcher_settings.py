@@ -66,7 +66,7 @@ class MatcherSettings(Settings):
         choices=('off', 'measure', 'correct'))
     row_correction_limit: float = setting(
         4.0, 'maximum correction anywhere in the image; a larger displacement is a warning',
-        0, 32, unit='pixels', live=True)
+        0, 16, unit='pixels', live=True)
 
     smoothing_sigma: float = setting(
         0.0, 'standard deviation of the Gaussian filter before matching; 0 = off',

@@ -30,16 +30,13 @@ from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.quality import (
-    FrameQuality,
-    OffsetMonitor,
-    QualityWarnings,
-    frame_quality,
-)
+from stereo_bp_ros.node.diagnostics.quality import FrameQuality, QualityWarnings, frame_quality
+from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.rectification import Rectification, rectified_info
+from stereo_bp_ros.row_correction import RowCorrection, corrected_info
 from stereo_bp_ros.types import DisparityFrame
 
 #: Stamps may be this far ahead of the node's clock, seconds: clocks of two machines differ.
@@ -83,6 +80,8 @@ class Outputs(Protocol):
                 ) -> dict[str, np.ndarray]: ...
 
     def publish(self, topics: tuple[str, ...], result: Result) -> None: ...
+
+    def publish_corrected_info(self, info: Any) -> None: ...
 
     def publish_latency(self, stamp: Any, latency: FrameLatency) -> None: ...
 
@@ -134,6 +133,7 @@ class FrameProcessor:
         self._quality_at = 0.0
         self._quality_warnings = QualityWarnings()
         self._doubts: list[str] = []
+        self._target: RowCorrection | None = None
         self._frozen = checks.FrozenCameras()
         self._calibrated_from: tuple[Any, ...] = ()
         self._calibrated: _Calibrated
@@ -186,8 +186,10 @@ class FrameProcessor:
         converted = time.perf_counter()
         self._matcher_host.prepare(ready.left.width, ready.left.height, ready.calibration)
         prepared = time.perf_counter()
-        frame = self._matcher_host.compute(ready.left, ready.right, ready.calibration, buffers,
-                                           ready.rectification)
+        frame = self._matcher_host.compute(
+            ready.left, ready.right, ready.calibration, buffers, ready.rectification,
+            self._offsets.correction(ready.left, config, ready.rectification, ready.calibration,
+                                     1e-9 * pair.stamp_ns))
         computed = time.perf_counter()
 
         if self.settings.max_latency and self._age(pair) > self.settings.max_latency:
@@ -220,6 +222,7 @@ class FrameProcessor:
                 self._outputs.publish_latency(stamp, latency)
                 self._latencies.add(latency.total)
         with self._after_publishing():
+            self._tell_target(pair, config)
             self._judge(pair, ready, frame, self._matcher_host.effective_config or config)
         return None
 
@@ -266,7 +269,8 @@ class FrameProcessor:
         rejected = self._offsets.rejections()
         if rejected:
             # So that it ends with its cause: what is rejected is not judged any more.
-            self._offsets.offer(left, right, config, rectification)
+            self._offsets.offer(left, right, config, rectification, calibration,
+                                1e-9 * pair.stamp_ns)
             checks.believe(rejected, config)
         reference = pair.left_info if config.reference_image == 'left' else pair.right_info
         return _Inputs(left, right, calibration, rectification, reference)
@@ -291,14 +295,25 @@ class FrameProcessor:
             self._calibrated_from = source
         return self._calibrated
 
+    def _tell_target(self, pair: StereoPair, config: MatcherConfig) -> None:
+        """Publish what the right camera_info would have to be, where that has changed."""
+        target = self._offsets.target if config.row_correction != 'off' else None
+        if target != self._target:
+            self._target = target
+            info = pair.right_info
+            self._outputs.publish_corrected_info(corrected_info(info, target) if target else info)
+
     def _judge(self, pair: StereoPair, ready: _Inputs, frame: DisparityFrame,
                config: MatcherConfig) -> None:
         """Look at images and result after they are out, where it delays nothing."""
-        if time.monotonic() < self._quality_at:
+        is_due = time.monotonic() >= self._quality_at
+        if is_due or self._offsets.wants_pair:
+            self._offsets.offer(ready.left, ready.right, config, ready.rectification,
+                                ready.calibration, 1e-9 * pair.stamp_ns)
+        if not is_due:
             self._conditions.replace('quality', self._doubts)
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
-        self._offsets.offer(ready.left, ready.right, config, ready.rectification)
         self._drift.offer(ready.left, ready.right, config, ready.rectification,
                           ready.calibration, pair.stamp_ns, frame)
         warnings = list(map(str, checks.believe(

@@ -15,7 +15,7 @@ from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor, Result
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
@@ -70,6 +70,8 @@ class FakeMatcher:
         #: Names of the outputs of every frame.
         self.outputs: list[tuple[str, ...]] = []
         self.rectifications: list[Any] = []
+        #: The latest one, and None of a frame without one.
+        self.homography: Any = None
 
     compile_time = 0.0
 
@@ -90,6 +92,9 @@ class FakeMatcher:
         needed = not self.config.is_live_change(config)
         self.config = config
         return needed
+
+    def correct_rows(self, homography: Any) -> None:
+        self.homography = homography
 
     def compute(self, left: Any, right: Any, *, calibration: Any = None,
                 rectification: Any = None, outputs: Sequence[str] = ('disparity',),
@@ -131,6 +136,7 @@ class Outputs:
         self.topics: tuple[str, ...] = ('disparity',)
         self.published: list[tuple[tuple[str, ...], Result]] = []
         self.latencies: list[FrameLatency] = []
+        self.corrected_infos: list[Any] = []
 
     def wanted(self) -> tuple[str, ...]:
         return self.topics
@@ -141,6 +147,9 @@ class Outputs:
 
     def publish(self, topics: tuple[str, ...], result: Result) -> None:
         self.published.append((topics, result))
+
+    def publish_corrected_info(self, info: Any) -> None:
+        self.corrected_infos.append(info)
 
     def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
         self.latencies.append(latency)
