@@ -8,6 +8,7 @@ is. One without a stamp is measured by itself where somebody asks for it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 
 import cv2
@@ -82,6 +83,16 @@ def correction_alone(state: RowState, limit: float) -> RowCorrection | None:
     """What a single pair shows to be undone; None: nothing that is significant by itself."""
     is_significant = state.largest >= max(MIN_CORRECTION_PX, SIGNIFICANT_SIGMAS * state.sigma)
     return state.estimate if is_significant and state.largest <= limit else None
+
+
+def describe(correction: RowCorrection) -> str:
+    """What moved the right camera, in words: the terms that can be undone."""
+    offset, roll, scale, _, _ = correction.terms
+    parts = {f'{abs(offset):.2f} px {"lower" if offset > 0 else "higher"}': offset,
+             f'rolled by {math.degrees(math.atan(roll / correction.focal_px)):.2f} degrees': roll,
+             f'focal length {100 * scale / correction.focal_px:+.2f} %'
+             + ('' if correction.columns else ' in rows'): scale}
+    return ', '.join(text for text, value in parts.items() if value) or 'not moved'
 
 
 def largest_rows(correction: RowCorrection | None, pair: Pair) -> float:
