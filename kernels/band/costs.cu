@@ -3,12 +3,14 @@
 #include "costs/costs.cuh"
 #include "costs/terms.cuh"
 
+constexpr int BAND_COST_THREADS = 256;
+
 struct BandCostLaunch {
     Windows windows;
     const void* left[MAX_COSTS];  // features of the whole images
     const void* right[MAX_COSTS];
     Term terms[MAX_COSTS];
-    uint8* cost;  // [height][width][32]
+    uint8* cost;  // [height][width][24]
     int first_x, first_y;  // of the partition
     int min_disparity, outside_cost;
 };
@@ -35,23 +37,24 @@ struct BandCosts<Cost, Others...> {
 
 // Thread = four labels.
 template <typename... Costs>
-__global__ void __launch_bounds__(BAND_THREADS)
+__global__ void __launch_bounds__(BAND_COST_THREADS)
     combine_band(const __grid_constant__ BandCostLaunch p) {
-    const int x = (blockIdx.x * BAND_THREADS + threadIdx.x) / BAND_WORDS, y = blockIdx.y;
+    const int word = blockIdx.x * BAND_COST_THREADS + threadIdx.x;
+    const int x = word / PIXEL_WORDS, y = blockIdx.y;
     if (x >= p.windows.width) return;
-    const int image_x = p.first_x + x;
-    const Centres centres = centres_at(p.windows, x, y);
-    const int other = image_x - p.min_disparity - first_label(centres, p.windows.radius);
-    const uint32 unsearched = unsearched_bytes(p.windows.radius);
-    uint32 sums[4] = {}, word = 0;
-    if (unsearched != ~0u)
+    const int window = word % PIXEL_WORDS / WINDOW_WORDS, byte = 4 * (word % WINDOW_WORDS);
+    const int image_x = p.first_x + x, radius = p.windows.radius;
+    const int first = centres_at(p.windows, x, y).of(window) - radius + byte;
+    const int other = image_x - p.min_disparity - first;
+    uint32 sums[4] = {}, costs = 0;
+    if (byte <= 2 * radius)
         BandCosts<Costs...>::add(p, 0, size_t(p.first_y + y) * p.windows.image_width, image_x,
                                  other, sums);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         const bool is_inside = unsigned(other - k) < unsigned(p.windows.image_width);
-        word |= (is_inside ? min(sums[k], 255u) : uint32(p.outside_cost)) << 8 * k;
+        const uint32 cost = is_inside ? min(sums[k], 255u) : uint32(p.outside_cost);
+        costs |= (byte + k <= 2 * radius ? cost : 255u) << 8 * k;
     }
-    reinterpret_cast<uint32*>(p.cost)[(size_t(y) * p.windows.width + x) * BAND_WORDS
-                                      + band_word()] = word | unsearched;
+    reinterpret_cast<uint32*>(p.cost)[size_t(y) * p.windows.width * PIXEL_WORDS + word] = costs;
 }

@@ -1,100 +1,100 @@
 // The labels that a pixel has in a search of a band: two windows around its centres.
 //
-// What belongs to the labels of a pixel takes eight words, four of each window. Label r of a
-// window, from 0 on, is in its byte BAND_FIRST + r. Eight neighbouring threads of a warp have a
-// pixel, one word each.
+// What belongs to the labels of a pixel takes six words in memory, three of each window: label r of
+// a window, from 0 on, is in its byte r, and bytes without a label are 255. Two neighbouring threads
+// of a warp have a pixel, one window each, with two labels in a word.
 #pragma once
-#include "device.cuh"
+#include "hierarchical/formats/int16.cuh"
 
-constexpr int BAND_WORDS = 8, BAND_FIRST = 3;
+constexpr int WINDOW_WORDS = 3, PIXEL_WORDS = 6;  // in memory
+constexpr int PAIRS = 5;                          // words of a thread
+constexpr int WINDOW_BYTES = 4 * WINDOW_WORDS;
 
-// Of a block.
-constexpr int BAND_THREADS = 256;
+// Above every value, also with a few of these added.
+constexpr uint32 NEVER = 0x0fff0fffu;
 
 // Of a partition.
 struct Windows {
     const short* centres;  // [y][x][window] of the image, from the first pixel of the partition on
     int image_width, width, height;
-    int radius;  // labels on each side of a centre
+    int radius;  // labels on each side of a centre, at most 4
 };
 
-struct Centres { int first, second; };
+struct Centres {
+    uint32 both;
+    DEVICE int of(int window) const { return int(both >> 16 * window & 0xffffu); }
+};
 
 DEVICE Centres centres_at(const Windows& w, int x, int y) {
-    const uint32 both = __ldg(reinterpret_cast<const uint32*>(w.centres)
-                              + size_t(y) * w.image_width + x);
-    return {int(both & 0xffffu), int(both >> 16)};
+    return {__ldg(reinterpret_cast<const uint32*>(w.centres) + size_t(y) * w.image_width + x)};
 }
 
-DEVICE int band_word() { return threadIdx.x % BAND_WORDS; }
+// The window of a thread.
+DEVICE int own_window() { return threadIdx.x % 2; }
 
-// The label of a thread's first byte.
-DEVICE int first_label(Centres centres, int radius) {
-    const int word = band_word();
-    return (word < 4 ? centres.first : centres.second) - radius - BAND_FIRST + 4 * (word % 4);
+DEVICE size_t first_word(const Windows& w, int x, int y, int window) {
+    return (size_t(y) * w.width + x) * PIXEL_WORDS + window * WINDOW_WORDS;
 }
 
-DEVICE uint32 splat_bytes(uint32 byte) { return byte * 0x01010101u; }
+// The values of a window.
+struct Pairs {
+    uint32 words[PAIRS];
 
-// 255 in a thread's bytes that have no label.
-DEVICE uint32 unsearched_bytes(int radius) {
-    uint32 bytes = 0;
+    DEVICE static Pairs splat(uint32 word) {
+        Pairs pairs;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const uint32 place = 4 * (band_word() % 4) + i - BAND_FIRST;
-        bytes |= (place <= uint32(2 * radius) ? 0u : 0xffu) << 8 * i;
+        for (int i = 0; i < PAIRS; ++i) pairs.words[i] = word;
+        return pairs;
     }
-    return bytes;
-}
-
-// The least value of a pixel's threads.
-DEVICE uint32 least_of_pixel(uint32 value) {
+    DEVICE static Pairs of(const uint32 (&bytes)[WINDOW_WORDS]) {
+        Pairs pairs;
 #pragma unroll
-    for (int i = 1; i < BAND_WORDS; i *= 2) value = min(value, __shfl_xor_sync(~0u, value, i));
-    return value;
-}
-
-// The least byte of a pixel, in all bytes.
-DEVICE uint32 least_byte(uint32 word) {
-    return splat_bytes(least_of_pixel(min(min(word & 0xffu, word >> 8 & 0xffu),
-                                          min(word >> 16 & 0xffu, word >> 24))));
-}
-
-// Four bytes of a window of the same pixel, from byte ``first`` on; 0 beyond it.
-DEVICE uint32 bytes_from(uint32 word, int window, int first) {
-    const int at = first >> 2;
-    const uint32 low = __shfl_sync(~0u, word, 4 * window + (at & 3), BAND_WORDS);
-    const uint32 high = __shfl_sync(~0u, word, 4 * window + (at + 1 & 3), BAND_WORDS);
-    return __funnelshift_r(uint32(at) < 4u ? low : 0u, uint32(at + 1) < 4u ? high : 0u,
-                           8 * (first & 3));
-}
-
-// Values of a pixel's labels, from those of a neighbour's: 0 where a label is not one of them, the
-// greater one where both of its windows have it.
-DEVICE uint32 from_neighbour(uint32 word, Centres own, Centres other) {
-    const int window = band_word() / 4, byte = 4 * (band_word() % 4);
-    const int centre = window ? own.second : own.first;
-    const int same = centre - (window ? other.second : other.first);
-    const int crossed = centre - (window ? other.first : other.second);
-    return __vmaxu4(bytes_from(word, window, byte + same),
-                    bytes_from(word, 1 - window, byte + crossed));
-}
-
-// The words before and after a thread's in its window; 0 beyond.
-struct Beside {
-    uint32 before, after;
-    DEVICE explicit Beside(uint32 word) {
-        before = __shfl_up_sync(~0u, word, 1, 4);
-        after = __shfl_down_sync(~0u, word, 1, 4);
-        if (band_word() % 4 == 0) before = 0;
-        if (band_word() % 4 == 3) after = 0;
+        for (int i = 0; i < PAIRS; ++i)
+            pairs.words[i] = __byte_perm(bytes[i / 2], 0, i % 2 ? 0x4342 : 0x4140);
+        return pairs;
     }
+    DEVICE static Pairs from(const uint32* at) {
+        const uint32 bytes[WINDOW_WORDS] = {at[0], at[1], at[2]};
+        return of(bytes);
+    }
+    // Of values of at most 255, and NEVER.
+    DEVICE void to(uint32* bytes) const {
+#pragma unroll
+        for (int i = 0; i < WINDOW_WORDS; ++i)
+            bytes[i] = __byte_perm(words[2 * i], 2 * i + 1 < PAIRS ? words[2 * i + 1] : ~0u, 0x6420);
+    }
+    // A label's value, from 0 on.
+    DEVICE uint32 label(int r) const { return words[r / 2] >> 16 * (r % 2) & 0xffffu; }
+
+    // NEVER where there is no label.
+    DEVICE void leave_out(int radius) {
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) {
+            if (2 * i > 2 * radius) words[i] = NEVER;
+            if (2 * i + 1 > 2 * radius) words[i] |= NEVER & 0xffff0000u;
+        }
+    }
+    DEVICE void add(const Pairs& others) {
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) words[i] += others.words[i];
+    }
+    DEVICE void cut(uint32 greatest) {
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) words[i] = Int16::least_small(words[i], greatest);
+    }
+    DEVICE void cut(const Pairs& others) {
+#pragma unroll
+        for (int i = 0; i < PAIRS; ++i) words[i] = Int16::least_small(words[i], others.words[i]);
+    }
+    // The least value of the pixel, in both halves.
+    DEVICE uint32 least() const {
+        uint32 word = Int16::least_small(Int16::least_small(words[0], words[1]),
+                                         Int16::least_small(words[2], words[3]));
+        word = Int16::least_small(word, words[4]);
+        word = Int16::least_small(word, __shfl_xor_sync(~0u, word, 1));
+        return Int16::least_small(word, Int16::swap(word));
+    }
+    // The values of the labels 2 i and 2 i + 1, and of 2 i - 1 and 2 i; NEVER beyond the window.
+    DEVICE uint32 at(int i) const { return i < 0 || i >= PAIRS ? NEVER : words[i < 0 ? 0 : i]; }
+    DEVICE uint32 before(int i) const { return __byte_perm(at(i - 1), at(i), 0x5432); }
 };
-
-// The greater of the values so many labels below and above each, less ``cost``: 0 at least.
-template <int LABELS>
-DEVICE uint32 moved(uint32 word, const Beside& beside, uint32 cost) {
-    const uint32 below = __funnelshift_r(beside.before, word, 32 - 8 * LABELS);
-    const uint32 above = __funnelshift_r(word, beside.after, 8 * LABELS);
-    return __vsubus4(__vmaxu4(below, above), cost);
-}

@@ -83,8 +83,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                f'must be at most path_jump_penalty ({self.path_jump_penalty})')
         yield (self.band_radius > 0 and not (self.path_sums and self.levels == 1), 'band_radius',
                'needs path_sums and levels 1')
-        yield (self.band_radius > 0 and min(self.iterations_of_levels) < 2, 'iterations',
-               'band_radius needs at least 2')
+        yield (self.band_radius > 0 and self.iterations_of_levels != (2,), 'iterations',
+               'band_radius needs 2')
         yield (self.band_radius > 0 and not quantisation.fits_band(self),
                'discontinuity_truncation', 'with band_radius must be at most '
                f'{quantisation.MAX_BAND_TRUNCATION}, and what a jump of four labels costs')
