@@ -10,7 +10,7 @@ struct BandCostLaunch {
     const void* left[MAX_COSTS];  // features of the whole images
     const void* right[MAX_COSTS];
     Term terms[MAX_COSTS];
-    uint8* cost;  // [height][width][24]
+    uint8* cost;  // [height][width], windows of a pixel
     int first_x, first_y;  // of the partition
     int min_disparity, outside_cost;
 };
@@ -36,25 +36,25 @@ struct BandCosts<Cost, Others...> {
 };
 
 // Thread = four labels.
-template <typename... Costs>
+template <int RADIUS, typename... Costs>
 __global__ void __launch_bounds__(BAND_COST_THREADS)
     combine_band(const __grid_constant__ BandCostLaunch p) {
+    using W = Window<RADIUS>;
     const int word = blockIdx.x * BAND_COST_THREADS + threadIdx.x;
-    const int x = word / PIXEL_WORDS, y = blockIdx.y;
+    const int x = word / W::PIXEL_WORDS, y = blockIdx.y;
     if (x >= p.windows.width) return;
-    const int window = word % PIXEL_WORDS / WINDOW_WORDS, byte = 4 * (word % WINDOW_WORDS);
-    const int image_x = p.first_x + x, radius = p.windows.radius;
-    const int first = centres_at(p.windows, x, y).of(window) - radius + byte;
+    const int window = word % W::PIXEL_WORDS / W::WORDS, label = 4 * (word % W::WORDS);
+    const int image_x = p.first_x + x;
+    const int first = centres_at(p.windows, x, y).of(window) - RADIUS + label;
     const int other = image_x - p.min_disparity - first;
     uint32 sums[4] = {}, costs = 0;
-    if (byte <= 2 * radius)
-        BandCosts<Costs...>::add(p, 0, size_t(p.first_y + y) * p.windows.image_width, image_x,
-                                 other, sums);
+    BandCosts<Costs...>::add(p, 0, size_t(p.first_y + y) * p.windows.image_width, image_x, other,
+                             sums);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         const bool is_inside = unsigned(other - k) < unsigned(p.windows.image_width);
         const uint32 cost = is_inside ? min(sums[k], 255u) : uint32(p.outside_cost);
-        costs |= (byte + k <= 2 * radius ? cost : 255u) << 8 * k;
+        costs |= (label + k < W::LABELS ? cost : 255u) << 8 * k;
     }
-    reinterpret_cast<uint32*>(p.cost)[size_t(y) * p.windows.width * PIXEL_WORDS + word] = costs;
+    reinterpret_cast<uint32*>(p.cost)[p.windows.place(0, y) * W::PIXEL_WORDS + word] = costs;
 }

@@ -1,14 +1,9 @@
 // The labels that a pixel has in a search of a band: two windows around its centres.
 //
-// What belongs to the labels of a pixel takes six words in memory, three of each window: label r of
-// a window, from 0 on, is in its byte r, and bytes without a label are 255. Two neighbouring threads
-// of a warp have a pixel, one window each, with two labels in a word.
+// Label r of a window, from 0 on, is in its byte r, and bytes without a label are 255. Two
+// neighbouring threads of a warp have a pixel, one window each, with two labels in a word.
 #pragma once
 #include "hierarchical/formats/int16.cuh"
-
-constexpr int WINDOW_WORDS = 3, PIXEL_WORDS = 6;  // in memory
-constexpr int PAIRS = 5;                          // words of a thread
-constexpr int WINDOW_BYTES = 4 * WINDOW_WORDS;
 
 // Above every value, also with a few of these added.
 constexpr uint32 NEVER = 0x0fff0fffu;
@@ -17,7 +12,8 @@ constexpr uint32 NEVER = 0x0fff0fffu;
 struct Windows {
     const short* centres;  // [y][x][window] of the image, from the first pixel of the partition on
     int image_width, width, height;
-    int radius;  // labels on each side of a centre, at most 4
+
+    DEVICE size_t place(int x, int y) const { return size_t(y) * width + x; }
 };
 
 struct Centres {
@@ -32,69 +28,69 @@ DEVICE Centres centres_at(const Windows& w, int x, int y) {
 // The window of a thread.
 DEVICE int own_window() { return threadIdx.x % 2; }
 
-DEVICE size_t first_word(const Windows& w, int x, int y, int window) {
-    return (size_t(y) * w.width + x) * PIXEL_WORDS + window * WINDOW_WORDS;
-}
+// The values of a window whose labels reach RADIUS to both sides of its centre.
+template <int RADIUS>
+struct Window {
+    static constexpr int LABELS = 2 * RADIUS + 1;
+    static constexpr int WORDS = (LABELS + 3) / 4;   // in memory
+    static constexpr int PIXEL_WORDS = 2 * WORDS;    // of both windows
+    static constexpr int PAIRS = RADIUS + 1;
+    uint32 pairs[PAIRS];
 
-// The values of a window.
-struct Pairs {
-    uint32 words[PAIRS];
-
-    DEVICE static Pairs splat(uint32 word) {
-        Pairs pairs;
+    DEVICE static Window splat(uint32 word) {
+        Window window;
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) pairs.words[i] = word;
-        return pairs;
+        for (int i = 0; i < PAIRS; ++i) window.pairs[i] = word;
+        return window;
     }
-    DEVICE static Pairs of(const uint32 (&bytes)[WINDOW_WORDS]) {
-        Pairs pairs;
+    DEVICE static Window of(const uint32 (&bytes)[WORDS]) {
+        Window window;
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i)
-            pairs.words[i] = __byte_perm(bytes[i / 2], 0, i % 2 ? 0x4342 : 0x4140);
-        return pairs;
+            window.pairs[i] = __byte_perm(bytes[i / 2], 0, i % 2 ? 0x4342 : 0x4140);
+        return window;
     }
-    DEVICE static Pairs from(const uint32* at) {
-        const uint32 bytes[WINDOW_WORDS] = {at[0], at[1], at[2]};
+    DEVICE static Window from(const uint32* at) {
+        uint32 bytes[WORDS];
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i) bytes[i] = at[i];
         return of(bytes);
     }
     // Of values of at most 255, and NEVER.
-    DEVICE void to(uint32* bytes) const {
+    DEVICE void to(uint32* at) const {
 #pragma unroll
-        for (int i = 0; i < WINDOW_WORDS; ++i)
-            bytes[i] = __byte_perm(words[2 * i], 2 * i + 1 < PAIRS ? words[2 * i + 1] : ~0u, 0x6420);
+        for (int i = 0; i < WORDS; ++i)
+            at[i] = __byte_perm(pair(2 * i), pair(2 * i + 1), 0x6420);
     }
-    // A label's value, from 0 on.
-    DEVICE uint32 label(int r) const { return words[r / 2] >> 16 * (r % 2) & 0xffffu; }
 
-    // NEVER where there is no label.
-    DEVICE void leave_out(int radius) {
-#pragma unroll
-        for (int i = 0; i < PAIRS; ++i) {
-            if (2 * i > 2 * radius) words[i] = NEVER;
-            if (2 * i + 1 > 2 * radius) words[i] |= NEVER & 0xffff0000u;
-        }
+    // The values of the labels 2 i and 2 i + 1, and of 2 i - 1 and 2 i; NEVER beyond the window.
+    DEVICE uint32 pair(int i) const {
+        return i < 0 || i >= PAIRS ? NEVER : pairs[i < 0 || i >= PAIRS ? 0 : i];
     }
-    DEVICE void add(const Pairs& others) {
+    DEVICE uint32 odd_pair(int i) const { return __byte_perm(pair(i - 1), pair(i), 0x5432); }
+    DEVICE uint32 label(int r) const { return pairs[r / 2] >> 16 * (r % 2) & 0xffffu; }
+
+    // The last pair has one label: NEVER for the other.
+    DEVICE void leave_out() { pairs[PAIRS - 1] |= NEVER & 0xffff0000u; }
+    DEVICE void add(const Window& others) {
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) words[i] += others.words[i];
+        for (int i = 0; i < PAIRS; ++i) pairs[i] += others.pairs[i];
     }
     DEVICE void cut(uint32 greatest) {
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) words[i] = Int16::least_small(words[i], greatest);
+        for (int i = 0; i < PAIRS; ++i) pairs[i] = Int16::least_small(pairs[i], greatest);
     }
-    DEVICE void cut(const Pairs& others) {
+    DEVICE void cut(const Window& others) {
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i) words[i] = Int16::least_small(words[i], others.words[i]);
+        for (int i = 0; i < PAIRS; ++i) pairs[i] = Int16::least_small(pairs[i], others.pairs[i]);
     }
     // The least value of the pixel, in both halves.
     DEVICE uint32 least() const {
-        uint32 word = Int16::least_small(Int16::least_small(words[0], words[1]),
-                                         Int16::least_small(words[2], words[3]));
-        word = Int16::least_small(word, words[4]);
+        uint32 word = pairs[0];
+#pragma unroll
+        for (int i = 1; i + 1 < PAIRS; i += 2) word = Int16::least(word, pairs[i], pairs[i + 1]);
+        if (PAIRS % 2 == 0) word = Int16::least_small(word, pairs[PAIRS - 1]);
         word = Int16::least_small(word, __shfl_xor_sync(~0u, word, 1));
         return Int16::least_small(word, Int16::swap(word));
     }
-    // The values of the labels 2 i and 2 i + 1, and of 2 i - 1 and 2 i; NEVER beyond the window.
-    DEVICE uint32 at(int i) const { return i < 0 || i >= PAIRS ? NEVER : words[i < 0 ? 0 : i]; }
-    DEVICE uint32 before(int i) const { return __byte_perm(at(i - 1), at(i), 0x5432); }
 };

@@ -16,9 +16,6 @@ from stereo_bp_ros.engines.cuda.stages import refine, right_labels
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partition, Partitioning
 
-#: Bytes and words of what belongs to a pixel's labels; as in ``windows.cuh``.
-PIXEL, WORDS = 24, 6
-
 #: Threads of a block, as in the files of ``kernels/band``; pixels of one of ``widen_estimates``,
 #: and of ``match_band``.
 COST_THREADS, PATH_THREADS, MATCH_THREADS, FRACTION_THREADS = 256, 32, 256, 128
@@ -64,10 +61,10 @@ def arrays(config: ResolvedConfig, image: tuple[int, int], parts: Partitioning) 
 
     :param image: height and width, pixels.
     """
-    pixels = parts.height, parts.width
+    windows = parts.height, parts.width, 4 * _words(config)
     return [*features.arrays(config, image), ('estimates', image, 'int16'),
-            ('centres', (*image, 2), 'int16'), ('data_cost', (*pixels, PIXEL), 'uint8'),
-            ('path_costs', (SIDES, *pixels, PIXEL), 'uint8'), *edges.arrays(config, parts),
+            ('centres', (*image, 2), 'int16'), ('data_cost', windows, 'uint8'),
+            ('path_costs', (SIDES, *windows), 'uint8'), *edges.arrays(config, parts),
             *memory.matches(config, image)]
 
 
@@ -79,12 +76,22 @@ def kernels(config: ResolvedConfig, image: str) -> list[tuple[str, str]]:
     return [features.kernel(config, image),
             *(('band/centres.cu', name) for name in ('make_estimates', 'widen_estimates')),
             _combined(config),
-            ('band/paths.cu', 'follow_band'),
-            *(('band/labels.cu', name) for name in ('match_band', 'take_band_fractions'))]
+            *(_kernel(config, file, name) for file, name in (
+                ('paths', 'follow_band'), ('labels', 'match_band'),
+                ('labels', 'take_band_fractions')))]
 
 
 def _combined(config: ResolvedConfig) -> tuple[str, str]:
-    return 'band/costs.cu', f'combine_band<{features.kinds(config)}>'
+    return 'band/costs.cu', f'combine_band<{config.band_radius}, {features.kinds(config)}>'
+
+
+def _kernel(config: ResolvedConfig, file: str, name: str) -> tuple[str, str]:
+    return f'band/{file}.cu', f'{name}<{config.band_radius}>'
+
+
+def _words(config: ResolvedConfig) -> int:
+    """Of a pixel's two windows; as in ``windows.cuh``."""
+    return 2 * (-(-(2 * config.band_radius + 1) // 4))
 
 
 class BandStage:
@@ -97,8 +104,7 @@ class BandStage:
         self._features = features.Features(context)
         self._edges = (edges.Edges(context, parts) if config.discontinuity_edge_threshold
                        else None)
-        windows = Windows(found['centres'], context.width, parts.width, parts.height,
-                          config.band_radius)
+        windows = Windows(found['centres'], context.width, parts.width, parts.height)
         self._costs = BandCostLaunch(windows, cost=found['data_cost'],
                                      min_disparity=config.min_disparity,
                                      outside_cost=config.outside_cost)
@@ -158,10 +164,10 @@ class BandStage:
         for each in (self._costs, self._paths, self._matching):
             each.windows.centres = found['centres'] + 4 * first_pixel
         self._costs.first_x, self._costs.first_y = part.x, part.y
-        self._run(stream, _combined(config), (-(-width * WORDS // COST_THREADS), height, 1),
+        self._run(stream, _combined(config), (-(-width * _words(config) // COST_THREADS), height, 1),
                   self._costs, (COST_THREADS, 1, 1))
         paths = PATH_THREADS // 2
-        self._run(stream, ('band/paths.cu', 'follow_band'),
+        self._run(stream, _kernel(config, 'paths', 'follow_band'),
                   (2 * (-(-width // paths) + -(-height // paths)), 1, 1), self._paths,
                   (PATH_THREADS, 1, 1))
         left, top, right, bottom = part.kept
@@ -176,7 +182,7 @@ class BandStage:
         columns = min(width - 1, launch.kept_right) - max(1, launch.kept_left)
         rows = min(height - 1, launch.kept_bottom) - max(1, launch.kept_top)
         if columns > 0 and rows > 0:
-            self._run(stream, ('band/labels.cu', 'match_band'),
+            self._run(stream, _kernel(config, 'labels', 'match_band'),
                       (-(-columns // BAND_WIDTH), -(-rows // BAND_HEIGHT), 1), launch,
                       (MATCH_THREADS, 1, 1))
         if wanted.fraction:
@@ -184,7 +190,7 @@ class BandStage:
                 self._costs.windows, found['data_cost'], found['label'] + 2 * first_pixel,
                 found['fraction'] + first_pixel, left - part.x, top - part.y, right - left,
                 bottom - top)
-            self._run(stream, ('band/labels.cu', 'take_band_fractions'),
+            self._run(stream, _kernel(config, 'labels', 'take_band_fractions'),
                       (-(-fractions.kept_width // FRACTION_THREADS), fractions.kept_height, 1),
                       fractions, (FRACTION_THREADS, 1, 1))
 
