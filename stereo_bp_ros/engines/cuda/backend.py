@@ -96,7 +96,9 @@ class CudaBackend(Backend[Plan]):
     def _create(self, plan: Plan) -> Engine:
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
         # Plans are made without a word; a file that is of no use is told once, here.
-        tuning.for_engine(plan.config, plan.parts.width, plan.parts.height, self.device)
+        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        tuning.for_engine(with_levels.config, with_levels.parts.width, with_levels.parts.height,
+                          self.device)
         return CudaEngine(plan)
 
     def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
@@ -143,8 +145,9 @@ class CudaTools:
                 if issubclass(matching, Tunable) else (0, 0))
 
     def tuning_state(self, plan: Plan) -> str:
-        return tuning.look_up(plan.config, plan.parts.width, plan.parts.height,
-                              self._device).reason
+        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        return tuning.look_up(with_levels.config, with_levels.parts.width,
+                              with_levels.parts.height, self._device).reason
 
     def tune(self, config: MatcherConfig, width: int, height: int,
              progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
@@ -155,13 +158,16 @@ class CudaTools:
         # What is tuned begins with images that are rectified.
         width, height = geometry.rectified_size(config, width, height)
         config = config.replace(rectify=False)
-        parts = self._backend.fit(config, width, height).parts
-        matched = self._backend.resolve(config)
-        tuned = tuner.tune(config, width, height, parts, progress, afresh)
+        plan = self._backend.fit(config, width, height)
+        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        if with_levels is not plan:
+            config, width, height = plan.config.coarse, with_levels.width, with_levels.height
+        tuned = tuner.tune(config, width, height, with_levels.parts, progress, afresh)
         return {'untuned': tuned.untuned, 'tuned': tuned.tuned, 'ratio': tuned.ratio,
                 'best': {str(key): value if isinstance(value, int) else value._asdict()
                          for key, value in tuned.best.items()},
-                'most_disparities': [search.most_disparities(matched, self._device, with_label)
+                'most_disparities': [search.most_disparities(with_levels.config, self._device,
+                                                             with_label)
                                      for with_label in (False, True)]}
 
     def pin(self, buffer: Any) -> bool:
