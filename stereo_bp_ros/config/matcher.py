@@ -131,15 +131,13 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         """
         first, last = self.min_disparity, self.min_disparity + self.disparity_range - 1
         return self.replace(
-            band_radius=0, min_disparity=first // 2, disparity_range=last // 2 - first // 2 + 1,
-            color_range=0, reference_image='left', rectify=False, rectified_width=0,
-            rectified_height=0, census_weight=min(16.0, self.census_weight
-                                                  + self.sparse_census_weight),
+            band_radius=0, iterations=1, min_disparity=first // 2,
+            disparity_range=last // 2 - first // 2 + 1, color_range=0, reference_image='left',
+            rectify=False, rectified_width=0, rectified_height=0,
+            census_weight=min(16.0, self.census_weight + self.sparse_census_weight),
             sparse_census_weight=0.0, uniqueness_ratio=0.0, texture_threshold=0,
-            confidence_threshold=0.0, contrast_threshold=0.0, subpixel=True, border='invalid',
-            speckle_size=self.speckle_size // 2, filling='plane',
-            bilateral_passes=(self.bilateral_passes + 1) // 2,
-            bilateral_sigma=self.bilateral_sigma / 2)
+            confidence_threshold=0.0, contrast_threshold=0.0, subpixel=False, border='invalid',
+            speckle_size=0, filling='background', bilateral_passes=0)
 
     @property
     def max_disparity(self) -> int:

@@ -112,8 +112,9 @@ class Band(CudaMatching):
 def _steps(wanted: refine.Steps) -> refine.Steps:
     """Those of the first pass, from the second one's."""
     return wanted._replace(
-        outputs=frozenset(), fraction=True, costs=False, texture=False, fills=True, planes=True,
-        passes=(wanted.passes + 1) // 2, averages=False, judges=False, contrast=False, keeps=True)
+        outputs=frozenset(), fraction=False, costs=False, texture=False, speckles=False,
+        fills=True, planes=False, passes=0, averages=False, judges=False, contrast=False,
+        keeps=True)
 
 
 def halved(has_whole_grey: bool) -> tuple[str, str]:
