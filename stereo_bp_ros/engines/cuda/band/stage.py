@@ -16,9 +16,10 @@ from stereo_bp_ros.engines.cuda.stages import refine, right_labels
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partition, Partitioning
 
-#: Threads of a block, as in the files of ``kernels/band``; pixels of one of ``widen_estimates``,
-#: and of ``match_band``.
+#: Threads of a block, as in the files of ``kernels/band``, and of a path; pixels of a block of
+#: ``widen_estimates``, and of ``match_band``.
 COST_THREADS, PATH_THREADS, MATCH_THREADS, FRACTION_THREADS = 256, 32, 256, 128
+PATH_LANES = 4
 CENTRE_WIDTH, CENTRE_HEIGHT = 32, 8
 BAND_WIDTH, BAND_HEIGHT = 16, 16
 
@@ -61,7 +62,7 @@ def arrays(config: ResolvedConfig, image: tuple[int, int], parts: Partitioning) 
 
     :param image: height and width, pixels.
     """
-    windows = parts.height, parts.width, 4 * _words(config)
+    windows = parts.height, parts.width, 4 * words(config.band_radius)
     return [*features.arrays(config, image), ('estimates', image, 'int16'),
             ('centres', (*image, 2), 'int16'), ('data_cost', windows, 'uint8'),
             ('path_costs', (SIDES, *windows), 'uint8'), *edges.arrays(config, parts),
@@ -89,9 +90,9 @@ def _kernel(config: ResolvedConfig, file: str, name: str) -> tuple[str, str]:
     return f'band/{file}.cu', f'{name}<{config.band_radius}>'
 
 
-def _words(config: ResolvedConfig) -> int:
+def words(radius: int) -> int:
     """Of a pixel's two windows; as in ``windows.cuh``."""
-    return 2 * (-(-(2 * config.band_radius + 1) // 4))
+    return 2 * (-(-(2 * radius + 1) // 4))
 
 
 class BandStage:
@@ -114,8 +115,8 @@ class BandStage:
         slope, truncation = map(int, quantisation.message_smoothness(config))
         self._matching = BandMatching(
             windows, found['path_costs'], found.get('image_edges_0'),
-            min(int(quantisation.first_step(config)), truncation), min(slope, truncation), truncation,
-            quantisation.edge_truncation(config), labels=config.disparity_range)
+            min(int(quantisation.first_step(config)), truncation), min(slope, truncation),
+            truncation, quantisation.edge_truncation(config), labels=config.disparity_range)
 
     def load(self, image: str) -> None:
         """Compile or load what ``enqueue`` of such images launches."""
@@ -164,9 +165,10 @@ class BandStage:
         for each in (self._costs, self._paths, self._matching):
             each.windows.centres = found['centres'] + 4 * first_pixel
         self._costs.first_x, self._costs.first_y = part.x, part.y
-        self._run(stream, _combined(config), (-(-width * _words(config) // COST_THREADS), height, 1),
-                  self._costs, (COST_THREADS, 1, 1))
-        paths = PATH_THREADS // 2
+        blocks = -(-width * words(config.band_radius) // COST_THREADS)
+        self._run(stream, _combined(config), (blocks, height, 1), self._costs,
+                  (COST_THREADS, 1, 1))
+        paths = PATH_THREADS // PATH_LANES
         self._run(stream, _kernel(config, 'paths', 'follow_band'),
                   (2 * (-(-width // paths) + -(-height // paths)), 1, 1), self._paths,
                   (PATH_THREADS, 1, 1))
