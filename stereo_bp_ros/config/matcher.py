@@ -131,7 +131,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         """
         first, last = self.min_disparity, self.min_disparity + self.disparity_range - 1
         return self.replace(
-            band_radius=0, iterations=1, min_disparity=first // 2,
+            band_radius=0, min_disparity=first // 2,
             disparity_range=last // 2 - first // 2 + 1, color_range=0, reference_image='left',
             rectify=False, rectified_width=0, rectified_height=0,
             census_weight=min(16.0, self.census_weight + self.sparse_census_weight),
