@@ -11,10 +11,11 @@ import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor, Result
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
@@ -52,7 +53,8 @@ class FrameLoop:
         self._processor = FrameProcessor(
             matcher_host=self.host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=LatencyWindow(), conditions=conditions,
-            offsets=OffsetMonitor(conditions), settings=NodeConfig(**options),
+            offsets=OffsetMonitor(conditions), drift=CalibrationMonitor(conditions),
+            settings=NodeConfig(**options),
             now_ns=lambda: 0, on_device_loss=self.fatal.append)
 
     @property
@@ -139,6 +141,9 @@ class _Outputs:
 
     def publish(self, topics: tuple[str, ...], result: Result) -> None:
         self.published = self._kept['disparity']
+
+    def publish_corrected_info(self, info: Any) -> None:
+        pass
 
     def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
         pass

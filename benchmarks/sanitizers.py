@@ -52,7 +52,10 @@ TOOLKIT = pathlib.Path(os.environ.get('CUDA_HOME', '/usr/local/cuda'))
 
 
 class Case(NamedTuple):
-    """A configuration, and the images that it matches."""
+    """A configuration, and the images that it matches.
+
+    is_corrected: the right image goes through maps, by ``StereoMatcher.correct_rows``.
+    """
 
     settings: Mapping[str, Any]
     preset: str = ''
@@ -60,6 +63,7 @@ class Case(NamedTuple):
     width: int = 96
     height: int = 64
     is_on_device: bool = False
+    is_corrected: bool = False
 
     @property
     def config(self) -> MatcherConfig:
@@ -100,6 +104,9 @@ CASES: dict[str, Case] = {
     'on_device': Case({}, 'road', is_on_device=True),
     'rectified': Case({'rectify': True}, 'road'),
     'rectified_colour': Case({'rectify': True, 'downscale': 2}, 'road', 'bayer_rggb8'),
+    'corrected': Case({}, 'road', 'bgr8', is_corrected=True),
+    'corrected_mono16': Case({'reference_image': 'right', 'downscale': 2}, 'road', 'mono16',
+                             is_corrected=True),
     'few_points': Case({'points_decimation': 3, 'points_max_depth': 50.0}, 'road'),
     'partitions': Case({'partition_columns': 2, 'partition_rows': 2, 'partition_padding': 8},
                        'road'),
@@ -244,6 +251,8 @@ def match(case: Case, backend: str, *, is_cleared: bool = True) -> None:
     calibration = Calibration(focal_px=80, baseline_m=0.2, cx_left=48, cx_right=48.5, cy=32)
     rectification = rectified(case) if case.config.rectify else None
     with mock.patch.object(engine, 'Arena', arena), StereoMatcher(case.config, backend) as matcher:
+        if case.is_corrected:
+            matcher.correct_rows((1.002, 0.01, -1.4, -0.01, 1.003, 1.7, 1e-6, 1e-6, 1))
         for seed in (1, 2):
             pair = [image(case, seed, shift) for shift in (0, -5)]
             matcher.compute(*pair, calibration=calibration, rectification=rectification,

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration, image_size
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import Doubt, InputError, InputReason
+from stereo_bp_ros.errors import ConfigError, Doubt, InputError, InputReason
 from stereo_bp_ros.findings import Finding, Texts, believe, check
 from stereo_bp_ros.images import RawImage, check_pair
+from stereo_bp_ros.rectification import Rectification
 
 # Calibration
 
@@ -73,6 +75,40 @@ def check_calibration_size(calibration: Calibration, width: int, height: int) ->
             InputReason.CAMERA_INFO_SIZE, f'the images are {width} x {height}',
             f'their calibration is of images of {calibration.width} x {calibration.height} '
             'pixels: depth and min_depth would be in another scale')
+
+
+def check_rectification(config: MatcherConfig, rectification: Rectification | None, width: int,
+                         height: int) -> None:
+    """Reject a rectification that does not fit the settings and images of a size.
+
+    :raises StereoError: it, or none, with the setting ``rectify`` as it is.
+    """
+    if not config.rectify:
+        if rectification is not None:
+            raise ConfigError('rectify', False, 'a rectification was given: set it')
+        return
+    if rectification is None:
+        raise InputError(InputReason.BAD_CALIBRATION, 'no rectification was given',
+                         'the setting rectify needs one')
+    for what, found, expected in (
+            ('images are', (width, height), (rectification.width, rectification.height)),
+            ('rectified images are', geometry.rectified_size(config, width, height),
+             (rectification.rectified_width, rectification.rectified_height))):
+        if found != expected:
+            raise InputError(InputReason.CAMERA_INFO_SIZE, '{} {} x {}'.format(what, *found),
+                             'the rectification has {} x {}'.format(*expected))
+
+
+def check_fixed_point(config: MatcherConfig) -> None:
+    """Reject a search that ``fixed_disparity`` does not hold.
+
+    :raises ConfigError: names min_disparity and the range.
+    """
+    least, end = config.min_disparity - 1, config.min_disparity + config.disparity_range
+    if 16 * least < -2**15 or 16 * end > 2**15:
+        raise ConfigError('min_disparity', config.min_disparity,
+                          f'disparities from {least} to {end} have no sixteenths in the 16 bits '
+                          'of fixed_disparity')
 
 
 def check_image_size(side: str, info: Any, width: int, height: int) -> None:

@@ -108,6 +108,8 @@ class Doubt(str, enum.Enum):
     BITS = 'bits in 16'
     FROZEN = 'frozen camera'
     VERTICAL_OFFSET = 'vertical offset'
+    YAW = 'yaw'
+    CAMERA_HEIGHT = 'camera height'
     RECTIFIED = 'rectified or not'
     TRUTH = 'truth beyond the range'
 

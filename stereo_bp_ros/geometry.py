@@ -161,11 +161,16 @@ def disparity_step(config: MatcherConfig) -> float:
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
 
+def mapped_sides(config: MatcherConfig) -> tuple[str, ...]:
+    """Sides of the cameras whose images may go through maps."""
+    if config.rectify:
+        return 'left', 'right'
+    return ('right',) * (config.row_correction == 'correct')
+
+
 def map_arrays(config: MatcherConfig, width: int, height: int) -> Wanted:
-    """The maps that images of a size are rectified with (``RawCamera.maps``), by side."""
-    if not config.rectify:
-        return []
-    return [array for side in ('left', 'right') for array in (
+    """The maps that images of a size go through (``RawCamera.maps``), by side of the camera."""
+    return [array for side in mapped_sides(config) for array in (
         (f'{side}_map', (height, width, 2), 'int16'),
         (f'{side}_map_parts', (height, width), 'uint16'))]
 

@@ -11,14 +11,18 @@ from typing import Any
 
 from stereo_bp_ros import device_arrays, engines, geometry
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.checks import check_calibration_size
+from stereo_bp_ros.checks import (
+    check_calibration_size,
+    check_fixed_point,
+    check_rectification,
+)
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.entrance import Entrance
-from stereo_bp_ros.errors import ConfigError, InputError, InputReason, StereoError
+from stereo_bp_ros.errors import ConfigError, InputError, InputReason
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.types import OUTPUTS, DisparityFrame
+from stereo_bp_ros.rectification import Rectification, RightWarp
+from stereo_bp_ros.types import OUTPUTS, DisparityFrame, output_arrays
 
 #: A RawImage, or an array of NumPy or of any library that has DLPack or the CUDA array interface.
 Image = Any
@@ -74,6 +78,9 @@ class StereoMatcher:
         self._effective: MatcherConfig = geometry.searched(config, None)
         self._backend = engines.choose(self._effective)
         self._engine: engines.Engine | None = None
+        self._warp: RightWarp | None = None
+        # Rectification of the latest frame, and the size of its rectified images.
+        self._rectified: tuple[Rectification | None, int, int] | None = None
         self._compile_time = 0.0
         self._warm: MatcherConfig | None = None
         self._entrance = Entrance()
@@ -186,7 +193,42 @@ class StereoMatcher:
             calibration = calibration or self._calibration
             is_new = self._switch_to(geometry.searched(config, calibration))
             self._config, self._calibration = config, calibration
+            if config.row_correction != 'correct':
+                self._warp = None
             return is_new
+
+    def correct_rows(self, homography: Sequence[float] | None) -> None:
+        """Correct the right image by a homography from the next frame on, until another one comes.
+
+        It is that of an error of the right camera, and close to the identity. The right image is
+        remapped as ``rectify`` does it, bilinearly and in 32nds of a pixel; the left one stays as
+        it is. What lies outside the right image is black. With the setting ``rectify`` one remap
+        does both. Results are those of a right camera without the error: with
+        ``reference_image`` right ``points`` keep the colors of the image as it comes.
+
+        Any thread may call this. Its maps are computed here once a frame has told what images
+        there are, else in the next frame.
+
+        :param homography: 3 x 3, row by row: from a pixel (x, y, 1) of the corrected right
+            rectified image, as large as that is before ``downscale``, to its place in the right
+            rectified image; None = no correction, which costs nothing.
+        :raises ConfigError: the setting ``row_correction`` is not 'correct'.
+        :raises InputError: bad calibration: not 9 finite numbers, or it moves a corner of the
+            image by more than ``rectification.MAX_WARP``. The earlier correction stays. Before
+            the first frame, and with images of another size, the frame raises it.
+        """
+        if homography is None:
+            self._warp = None
+            return
+        if self._config.row_correction != 'correct':
+            raise ConfigError('row_correction', self._config.row_correction,
+                              'a homography was given: set it to correct')
+        warp = RightWarp(homography)
+        if self._warp is not None and warp.homography == self._warp.homography:
+            return
+        if (latest := self._rectified) is not None:
+            warp.prepare(*latest)
+        self._warp = warp
 
     def compute(self, left: Image, right: Image, *, calibration: Calibration | None = None,
                 rectification: Rectification | None = None,
@@ -352,10 +394,10 @@ class StereoMatcher:
         left, right = _raw(left), _raw(right)
         check_pair(left, right, config.max_image_width, config.max_image_height)
         width, height = geometry.rectified_size(config, left.width, left.height)
-        _check_rectification(config, rectification, left.width, left.height)
+        check_rectification(config, rectification, left.width, left.height)
         if rectification is not None and calibration is None:
             calibration = rectification.calibration
-        arrays = _output_arrays(outputs, out, (height, width), config.points_decimation)
+        arrays = output_arrays(outputs, out, (height, width), config.points_decimation)
         uncalibrated = [name for name in arrays if OUTPUTS[name].needs_calibration]
         if uncalibrated and calibration is None:
             raise InputError(InputReason.BAD_CALIBRATION, 'none was given',
@@ -363,14 +405,18 @@ class StereoMatcher:
         self._apply_calibration(calibration, left.width, left.height)
         config = self._effective
         if 'fixed_disparity' in arrays:
-            _check_fixed_point(config)
+            check_fixed_point(config)
         on_device = device_arrays.among({'left': left.data, 'right': right.data, **arrays})
         if on_device:
             self._backend.check_places(on_device)
         engine = self._engine_for(left.width, left.height)
         if on_device:
             engine.wait_for(device_arrays.stream_handle(stream))
-        timings = engine.compute(left, right, calibration, arrays, rectification)
+        self._rectified = rectification, width, height
+        warp = self._warp if config.row_correction == 'correct' else None
+        if warp is not None:
+            warp.prepare(rectification, width, height)
+        timings = engine.compute(left, right, calibration, arrays, rectification, warp)
         results = {**arrays, **out}
         shift = 0.0
         if calibration is not None and config.pre_adjust_disparity:
@@ -396,51 +442,3 @@ def _raw(image: Image) -> RawImage:
         return image
     is_exported = device_arrays.is_exported(image)
     return RawImage.from_dlpack(image) if is_exported else RawImage.from_array(image)
-
-
-def _check_rectification(config: MatcherConfig, rectification: Rectification | None, width: int,
-                         height: int) -> None:
-    """Reject a rectification that does not fit the settings and images of a size."""
-    if not config.rectify:
-        if rectification is not None:
-            raise ConfigError('rectify', False, 'a rectification was given: set it')
-        return
-    if rectification is None:
-        raise InputError(InputReason.BAD_CALIBRATION, 'no rectification was given',
-                         'the setting rectify needs one')
-    for what, found, expected in (
-            ('images are', (width, height), (rectification.width, rectification.height)),
-            ('rectified images are', geometry.rectified_size(config, width, height),
-             (rectification.rectified_width, rectification.rectified_height))):
-        if found != expected:
-            raise InputError(InputReason.CAMERA_INFO_SIZE, '{} {} x {}'.format(what, *found),
-                             'the rectification has {} x {}'.format(*expected))
-
-
-def _check_fixed_point(config: MatcherConfig) -> None:
-    least, end = config.min_disparity - 1, config.min_disparity + config.disparity_range
-    if 16 * least < -2**15 or 16 * end > 2**15:
-        raise ConfigError('min_disparity', config.min_disparity,
-                          f'disparities from {least} to {end} have no sixteenths in the 16 bits '
-                          'of fixed_disparity')
-
-
-def _output_arrays(outputs: Sequence[str], out: Mapping[str, Any], image: tuple[int, int],
-                   decimation: int) -> dict[str, Any]:
-    arrays: dict[str, Any] = {}
-    for name in (*outputs, *out):
-        if name not in OUTPUTS:
-            raise StereoError(f'there is no output {name!r}; known are ' + ', '.join(OUTPUTS))
-        output = OUTPUTS[name]
-        if name not in out:
-            arrays[name] = output.empty(image, decimation)
-            continue
-        array = device_arrays.located(out[name])
-        if (array.shape != output.shape(image, decimation) or array.dtype != output.dtype
-                or not array.flags.c_contiguous or not array.flags.writeable):
-            raise InputError(
-                InputReason.BAD_ARRAY, f'out[{name!r}] is {array.dtype} {array.shape}',
-                f'it must be a writeable C-contiguous {output.dtype} array of shape '
-                f'{output.shape(image, decimation)}')
-        arrays[name] = array
-    return arrays

@@ -35,6 +35,12 @@ ROTATION_TOLERANCE = 1e-3
 #: Most pixels of a side of an image: ``cv2.remap`` has 16 bits for a column or a row.
 MAX_SIDE = 2**15 - 2
 
+#: Farthest that a ``RightWarp`` may move a corner of the image, pixels.
+MAX_WARP = 64.0
+
+#: Columns and rows of the raw pixel, and 32nds of a pixel beyond it: see ``RawCamera.maps``.
+Maps = tuple[np.ndarray, np.ndarray]
+
 
 @dataclasses.dataclass(frozen=True)
 class RawCamera:
@@ -96,9 +102,10 @@ class RawCamera:
             raise InputError(InputReason.BAD_CALIBRATION, f'{side} R is {list(self.r)}',
                              'it must be a rotation, or all 0 for none')
 
-    def maps(self, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    def maps(self, width: int, height: int, homography: Sequence[float] = IDENTITY) -> Maps:
         """OpenCV's fixed-point maps for rectified images of this size, as ``cv2.remap`` has them.
 
+        :param homography: 3 x 3, row by row, which is applied to rectified pixels first.
         :returns: int16 H x W x 2, column and row of the raw pixel up and left of where a
             rectified pixel lies; uint16 H x W, how far: 32nds of a pixel to the right + 32 x
             those downwards.
@@ -107,6 +114,8 @@ class RawCamera:
 
         k, r = np.reshape(self.k, (3, 3)), np.reshape(self.r, (3, 3))
         p, d = np.reshape(self.p, (3, 4))[:, :3], np.array(self.d)
+        # OpenCV inverts P R: any 3 x 3 matrix may stand for P.
+        p = np.linalg.inv(np.reshape(homography, (3, 3))) @ p
         model: Any = cv2
         if self.model == 'equidistant':
             model, d = cv2.fisheye, d if self.d else np.zeros(4)
@@ -176,19 +185,78 @@ class Rectification:
             self.projection('left'), self.projection('right'),
             (self.rectified_width, self.rectified_height))
 
-    def maps(self, side: str) -> tuple[np.ndarray, np.ndarray]:
+    def maps(self, side: str, homography: Sequence[float] = IDENTITY) -> Maps:
         """Where the pixels of the rectified image of a side lie in its raw image.
 
         Both arrays have the rectified size; see ``RawCamera.maps``.
         """
         camera = dataclasses.replace(self.camera(side), p=self.projection(side))
-        return camera.maps(self.rectified_width, self.rectified_height)
+        return camera.maps(self.rectified_width, self.rectified_height, homography)
 
     def projection(self, side: str) -> tuple[float, ...]:
         """P of a side in pixels of the rectified image."""
         scales = (self.rectified_width / self.width, self.rectified_height / self.height, 1.0)
         p = np.reshape(self.camera(side).p, (3, 4)) * np.array(scales)[:, None]
         return tuple(p.reshape(-1).tolist())
+
+
+class RightWarp:
+    """A homography of the right rectified image with its maps, which are computed once.
+
+    :param homography: 9 numbers, row by row: from a pixel (x, y, 1) of the warped image to its
+        place in the rectified image.
+    :raises InputError: bad calibration: not 9 finite numbers.
+    """
+
+    #: The camera of an image that is rectified already.
+    CAMERA = RawCamera('plumb_bob', (), IDENTITY, IDENTITY, (1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0))
+
+    def __init__(self, homography: Sequence[float]) -> None:
+        check_numbers('the homography', homography, 9)
+        self.homography = tuple(map(float, homography))
+        self._prepared: tuple[Rectification | None, int, int] | None = None
+        self._maps: Maps
+
+    @property
+    def maps(self) -> Maps:
+        """Where the pixels of the warped image lie in the image as it comes.
+
+        As ``RawCamera.maps``, of what it was last prepared for.
+        """
+        return self._maps
+
+    def prepare(self, rectification: Rectification | None, width: int, height: int) -> None:
+        """Compute the maps, unless they are of such images already.
+
+        :param rectification: of raw images; None = they come rectified.
+        :param width, height: of the rectified images, pixels.
+        :raises InputError: it moves a corner by more than ``MAX_WARP``, or sides have more than
+            ``MAX_SIDE`` pixels.
+        """
+        wanted = rectification, width, height
+        if wanted == self._prepared:
+            return
+        self._check(width, height)
+        self._prepared = None       # while the maps are those of others
+        self._maps = (self.CAMERA.maps(width, height, self.homography) if rectification is None
+                      else rectification.maps('right', self.homography))
+        self._prepared = wanted
+
+    def _check(self, width: int, height: int) -> None:
+        if max(width, height) > MAX_SIDE:
+            raise InputError(InputReason.TOO_LARGE, f'{width} x {height} to be warped',
+                             f'sides may have at most {MAX_SIDE} pixels')
+        corners = np.array([(x, y, 1.0) for x in (0, width - 1) for y in (0, height - 1)])
+        x, y, scale = (corners @ np.reshape(self.homography, (3, 3)).T).T
+        if scale.min() > 0 and np.linalg.det(np.reshape(self.homography, (3, 3))) > 0:
+            moved = float(np.hypot(x / scale - corners[:, 0], y / scale - corners[:, 1]).max())
+            if moved <= MAX_WARP:
+                return
+            text = f'moves a corner by {moved:.1f} pixels'
+        else:
+            text = 'cannot be inverted or turns the image over'
+        raise InputError(InputReason.BAD_CALIBRATION, f'the homography {text}',
+                         f'it may be {MAX_WARP:g} pixels')
 
 
 def rectified_info(info: Any, rectification: Rectification, side: str) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from stereo_bp_ros import device_arrays
+from stereo_bp_ros.errors import InputError, InputReason, StereoError
 
 
 class Output(NamedTuple):
@@ -58,6 +61,33 @@ DERIVED = tuple(name for name, output in OUTPUTS.items() if output.is_derived)
 #: Stages of a frame inside an engine, in order; the keys of ``DisparityFrame.timings``.
 ENGINE_STAGES = ('convert', 'upload', 'preprocess', 'cost', 'messages', 'refine', *DERIVED,
                  'download')
+
+
+def output_arrays(outputs: Sequence[str], out: Mapping[str, Any], image: tuple[int, int],
+                  decimation: int) -> dict[str, Any]:
+    """The array of each output: the caller's, or a fresh one.
+
+    :param outputs, out: as for ``StereoMatcher.compute``; image: height and width, pixels.
+    :param decimation: the setting ``points_decimation``.
+    :raises StereoError: an output is not known, or an array does not fit.
+    """
+    arrays: dict[str, Any] = {}
+    for name in (*outputs, *out):
+        if name not in OUTPUTS:
+            raise StereoError(f'there is no output {name!r}; known are ' + ', '.join(OUTPUTS))
+        output = OUTPUTS[name]
+        if name not in out:
+            arrays[name] = output.empty(image, decimation)
+            continue
+        array = device_arrays.located(out[name])
+        if (array.shape != output.shape(image, decimation) or array.dtype != output.dtype
+                or not array.flags.c_contiguous or not array.flags.writeable):
+            raise InputError(
+                InputReason.BAD_ARRAY, f'out[{name!r}] is {array.dtype} {array.shape}',
+                f'it must be a writeable C-contiguous {output.dtype} array of shape '
+                f'{output.shape(image, decimation)}')
+        arrays[name] = array
+    return arrays
 
 
 @dataclasses.dataclass(frozen=True)

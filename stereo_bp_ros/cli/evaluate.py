@@ -168,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
                     options.consistency,
                     (scenario.corridor if scenario else None) or _corridor(options),
                     scenario.windows if scenario else (), options.skip_unreadable,
-                    options.range_from_truth)
+                    options.range_from_truth, against.asks_for_rows(options, own))
     configs = {name: evaluate_scale.for_workers(options, one)
                for name, one in {own: config, **others}.items()}
     sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,

@@ -72,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
         options.output.mkdir(parents=True, exist_ok=True)
     shared.say_preset(options)
     configs = {own: config, **others}
-    method = Method(repeat=1, own_range=shared.names_range(options))
+    method = Method(repeat=1, own_range=shared.names_range(options),
+                    alone=against.asks_for_rows(options, own))
     curves: dict[str, tuple[Quantity, list[Row]]] = {}
     with Evaluation(configs, names, method) as evaluation, shared.progress_bar() as bar:
         task = bar.add_task('', total=sum(len(one.values) for one in quantities.values()))

@@ -51,6 +51,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                'must be 0 (off), 3 or 5')
         yield (self.exact and self.message_type != 'float32', 'exact',
                f'needs message_type float32, which is {self.message_type}')
+        yield (self.exact and self.row_correction == 'correct', 'row_correction',
+               'the reference maps are those of images as they come: use off or measure')
         yield (is_tiled and self.message_type == 'float16', 'message_type',
                'tiled_bp has messages of int16 or float32')
         yield (is_tiled and self.exact, 'exact',
@@ -134,6 +136,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
             band_radius=0, min_disparity=first // 2,
             disparity_range=last // 2 - first // 2 + 1, color_range=0, reference_image='left',
             rectify=False, rectified_width=0, rectified_height=0,
+            row_correction='off',
             census_weight=min(16.0, self.census_weight + self.sparse_census_weight),
             sparse_census_weight=0.0, uniqueness_ratio=0.0, texture_threshold=0,
             confidence_threshold=0.0, contrast_threshold=0.0, subpixel=False, border='invalid',

@@ -60,6 +60,13 @@ class MatcherSettings(Settings):
     rectified_height: int = setting(
         0, 'height of the rectified images; 0 = that of the raw ones (with rectify)', 0, 32766,
         unit='pixels')
+    row_correction: str = setting(
+        'off', 'vertical displacement of the right image: off; measure and report it; correct it '
+        'once it is significant (node, evaluate, match, replay)',
+        choices=('off', 'measure', 'correct'))
+    row_correction_limit: float = setting(
+        4.0, 'maximum correction anywhere in the image; a larger displacement is a warning',
+        0, 16, unit='pixels', live=True)
 
     smoothing_sigma: float = setting(
         0.0, 'standard deviation of the Gaussian filter before matching; 0 = off',

@@ -39,6 +39,12 @@ class Setting:
     read_only: bool = False
     aliases: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def takes_other_types(self) -> bool:
+        """Whether values of another type are accepted: whole numbers for numbers and for names
+        that have one, and false for ``off``, which YAML makes of that word."""
+        return self.type is float or bool(self.aliases) or 'off' in self.choices
+
     def limit(self) -> str:
         """The accepted values in words."""
         if self.choices:
@@ -63,6 +69,8 @@ class Setting:
         """
         if self.aliases and isinstance(value, int) and not isinstance(value, bool):
             value = self.aliases.get(value, value)
+        if value is False and 'off' in self.choices:
+            value = 'off'
         accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[self.type]
         if isinstance(value, np.generic):
             value = value.item()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from stereo_bp_ros.errors import InputError, InputReason
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage, check_limits
 from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.rectification import Maps, Rectification, RightWarp
 
 #: Of what is free, one engine takes at most this much.
 SHARE = 0.8
@@ -79,6 +79,8 @@ class Engine(abc.ABC):
         # Of the images as they are matched, with the live settings of the latest frame.
         self.config = plan.config
         self.width, self.height = plan.image_width, plan.image_height
+        # What the maps of a side are of.
+        self._mapped: dict[str, tuple[Rectification | None, RightWarp | None]] = {}
 
     def warm_up(self) -> float:
         """Compile what any frame can run and building has not compiled; returns the seconds."""
@@ -86,16 +88,32 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
-                outputs: Mapping[str, Any],
-                rectification: Rectification | None = None) -> dict[str, float]:
+                outputs: Mapping[str, Any], rectification: Rectification | None = None,
+                warp: RightWarp | None = None) -> dict[str, float]:
         """Match one pair of the size of ``plan.source`` and fill the given arrays.
 
         ``outputs`` maps names of ``types.OUTPUTS`` to C-contiguous arrays of the caller; only
         these are computed. Some need ``calibration``, of the rectified images; the setting
-        ``rectify`` needs ``rectification``, of the plan's sizes. Images and arrays may be on a
+        ``rectify`` needs ``rectification``, of the plan's sizes. ``warp``, which is prepared for
+        both, needs ``row_correction`` 'correct'. Images and arrays may be on a
         device if ``Backend.check_places`` lets them pass. Returns the milliseconds of each stage
         of ``types.ENGINE_STAGES``.
         """
+
+    def _new_maps(self, rectification: Rectification | None, warp: RightWarp | None
+                  ) -> Iterator[tuple[str, Maps]]:
+        """The maps that a frame needs and the engine does not have, by the side of the camera.
+
+        They count as the engine's once the next ones are asked for.
+        """
+        for side, wanted in (('left', (rectification, None)), ('right', (rectification, warp))):
+            if wanted != (None, None) and wanted != self._mapped.get(side):
+                self._mapped.pop(side, None)        # while half of it is new
+                if warp is not None and side == 'right':
+                    yield side, warp.maps
+                elif rectification is not None:
+                    yield side, rectification.maps(side)
+                self._mapped[side] = wanted
 
     @abc.abstractmethod
     def wait_for(self, stream: int) -> None:

@@ -51,6 +51,7 @@ NEEDS = (
     (r'^delivery', 'a run through the node, stereo_bp replay'),
     (r'latency_ms\.device|device_ms', 'a CUDA device'),
     (r'latency_ms|stages_ms', 'a stage that runs'),
+    (r'row_correction_px', 'row_correction correct'),
     (r'_bytes$', 'a system that tells it'),
     (r'sparsification', 'truth and --confidence'),
     (r'consistency\.(static|flicker)', '--consistency and frames that follow each other'),
@@ -181,7 +182,7 @@ def known_paths(matchers: tuple[str, ...] = (), inputs: tuple[str, ...] = (),
     frame = FrameScore(
         part, dict.fromkeys(names, part), Score(), {'bad_3': curve, 'mae': curve}, Consistency(),
         Obstacles(by_distance={name: Detection() for name in names if name not in REGIONS}))
-    figures = Figures((1.0,), frame, dict.fromkeys(ENGINE_STAGES, 1.0), 1.0, 1, 1)
+    figures = Figures((1.0,), frame, dict.fromkeys(ENGINE_STAGES, 1.0), 1.0, 1, 1, 1.0)
     results = [Result('', 1, 1, dict.fromkeys(('', *matchers), figures), 1, name)
                for name in inputs or ('',)]
     return dict.fromkeys(_paths({

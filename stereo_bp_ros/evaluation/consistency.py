@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.road_plane import fit_road
 from stereo_bp_ros.evaluation.sums import Scale, Sums, none_for_nan
+from stereo_bp_ros.road_plane import fit_road
 
 AGREEMENT_PX = 1.0
 """Most that two disparities of the same point differ where they agree, pixels."""

@@ -14,8 +14,8 @@ import numpy as np
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation.depth_errors import distances
 from stereo_bp_ros.evaluation.regions import DISTANCES, distance_name
-from stereo_bp_ros.evaluation.road_plane import Plane, fit_road
 from stereo_bp_ros.evaluation.sums import Sums
+from stereo_bp_ros.road_plane import Plane, fit_road
 
 LOW_M, HIGH_M = 0.3, 3.0
 """Heights above the ground between which a point is in the way, metres."""

@@ -40,6 +40,8 @@ class Figures:
     engine_bytes: of the engine's one allocation, on the device where there is one; None where it
                is not known.
     disparity_range: disparities that were searched in this frame; None where it is not known.
+    row_correction_px: rows that were undone in the right image, anywhere at most, pixels; None of
+               a matcher that undoes none.
     """
 
     times_ms: Sequence[float]
@@ -48,6 +50,7 @@ class Figures:
     device_ms: float | None = None
     engine_bytes: int | None = None
     disparity_range: int | None = None
+    row_correction_px: float | None = None
 
     @property
     def median_ms(self) -> float:
@@ -59,6 +62,7 @@ class Figures:
         return {'median_ms': self.median_ms, 'times_ms': list(self.times_ms),
                 'stages_ms': dict(self.stages_ms), 'device_ms': self.device_ms,
                 'engine_bytes': self.engine_bytes, 'disparity_range': self.disparity_range,
+                'row_correction_px': self.row_correction_px,
                 **self.frame.as_dict()}
 
 

@@ -27,6 +27,7 @@ from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consis
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
+from stereo_bp_ros.evaluation.rows import RowTracker, follows, largest_rows, undo_rows
 from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.grey import to_8_bits
@@ -44,9 +45,6 @@ UNREADABLE = (StereoError, ValueError, OSError)
 EXAMINED_PAIRS = 3
 """First pairs of an input whose images are compared, to tell whether they are exchanged."""
 
-FOLLOWS_NS = 500_000_000
-"""Most nanoseconds from a pair to the next of the same sequence."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Method:
@@ -62,6 +60,7 @@ class Method:
     corridor:    ahead of the left camera, in which obstacles are counted; None: they are not.
     windows:     distances that are scored apart, too: lower and upper limits in metres.
     skip_unreadable: whether pairs that cannot be read are left out.
+    alone:       names of matchers that undo rows in a pair without a stamp by itself.
     range_from_truth: whether a pair whose source does not say how far to search is searched as far
                  as its truth goes.
     """
@@ -75,6 +74,7 @@ class Method:
     windows: tuple[tuple[float, float], ...] = ()
     skip_unreadable: bool = False
     range_from_truth: bool = False
+    alone: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +129,7 @@ class Evaluation:
             baselines.Baseline(name, first.disparity_range, first.min_disparity)
         self._before: tuple[Pair, dict[str, View]] | None = None
         self._frozen = checks.FrozenCameras()
+        self.rows = RowTracker(self._method.alone, self._method.calibration)
         self._matchers: dict[str, StereoMatcher] = {}
         try:
             for name, config in self._configs.items():
@@ -171,7 +172,7 @@ class Evaluation:
         """Match a pair with every matcher, and compare with its truth.
 
         With ``Method.consistency`` it is compared with the pair judged before, too, if that is
-        at most ``FOLLOWS_NS`` earlier.
+        at most ``rows.FOLLOWS_NS`` earlier.
 
         :raises StereoError, ValueError: a matcher or a check rejects the images.
         """
@@ -180,15 +181,18 @@ class Evaluation:
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
+        corrections = self.rows.corrections(pair, {
+            name: range_of(config, pair, self._method) for name, config in self._configs.items()})
         for name, matcher in self._matchers.items():
-            frames[name], times_ms = self._match(matcher, self._configs[name], pair)
+            frames[name], times_ms = self._match(matcher, name, pair)
             maps[name] = _map(frames[name])
             known = known or _known(pair, maps[name][0].shape, self._method)
             found[name] = Figures(times_ms, score_frame(
                 *maps[name], confidence=frames[name].confidence, **known),
                 dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
                 None if matcher.memory_plan is None else matcher.memory_plan.total,
-                matcher.config.disparity_range)
+                matcher.config.disparity_range,
+                largest_rows(corrections[name], pair) if name in corrections else None)
         assert known is not None
         config = self._matchers[self._own].config
         if pair.truth is not None:
@@ -233,12 +237,12 @@ class Evaluation:
             return
         maps: dict[str, Map] = {}
         for name, matcher in self._matchers.items():
-            self._adapt(matcher, self._configs[name], pair)
+            self._adapt(matcher, name, pair)
             maps[name] = _map(matcher.compute(*pair.images))
         greys = self._greys(pair)
         for name in self._baselines:
             maps[name] = self._baseline(name).compute(*greys)
-        self._before = pair, {name: View(*greys, *one) for name, one in maps.items()}
+        self._before = pair, self._views(greys, maps)
 
     def _baseline(self, name: str) -> baselines.Baseline:
         config = self._matchers[self._own].config
@@ -254,17 +258,36 @@ class Evaluation:
         """Figures without a truth, of the map of every matcher; {} where nobody asks."""
         if not self._method.consistency or greys is None:
             return {}
-        left, right = greys
-        mirrored = np.ascontiguousarray(right[:, ::-1]), np.ascontiguousarray(left[:, ::-1])
-        views = {name: View(left, right, *one) for name, one in maps.items()}
+        views = self._views(greys, maps)
         before: Mapping[str, View] = {}
-        if self._before is not None and _follows(pair, self._before[0]):
+        if self._before is not None and follows(pair, self._before[0]):
             before = self._before[1]
         self._before = pair, views
-        return {name: judge_consistency(
-            view, self._baseline(name).compute(*mirrored) if name in self._baselines
-            else _map(self._matchers[name].compute(*mirrored)), before.get(name), infinity)
-            for name, view in views.items()}
+        return {name: judge_consistency(view, self._mirrored(name, view), before.get(name),
+                                        infinity) for name, view in views.items()}
+
+    def _views(self, greys: tuple[np.ndarray, np.ndarray], maps: Mapping[str, Map]
+               ) -> dict[str, View]:
+        left, right = greys
+        return {name: View(left, undo_rows(right, self.rows.latest.get(name)), *one)
+                for name, one in maps.items()}
+
+    def _mirrored(self, name: str, view: View) -> Map:
+        """The map of the mirrored pair, whose rows match already."""
+        left, right = (np.ascontiguousarray(image[:, ::-1]) for image in (view.right, view.left))
+        if name in self._baselines:
+            return self._baseline(name).compute(left, right)
+        matcher = self._matchers[name]
+        matcher.correct_rows(None)
+        found = _map(matcher.compute(left, right))
+        self._correct_rows(name)
+        return found
+
+    def _correct_rows(self, name: str) -> None:
+        """Have a matcher undo what it has to in the latest pair."""
+        correction = self.rows.latest.get(name)
+        self._matchers[name].correct_rows(None if correction is None
+                                          else correction.homography())
 
     def _obstacles(self, pair: Pair, maps: Mapping[str, Map]) -> dict[str, Obstacles]:
         """In the corridor, of the map of every matcher; {} without a corridor or a ground.
@@ -301,9 +324,9 @@ class Evaluation:
         return self._matchers[self._own].compute(
             *matched.pair.images, outputs=('confidence',)).confidence
 
-    def _match(self, matcher: StereoMatcher, config: MatcherConfig, pair: Pair
+    def _match(self, matcher: StereoMatcher, name: str, pair: Pair
                ) -> tuple[DisparityFrame, list[float]]:
-        self._adapt(matcher, config, pair)
+        self._adapt(matcher, name, pair)
         left, right = pair.images
         # A truth is the disparity between the images as they are, which a calibration shifts.
         frame, times_ms = self._timed(lambda: matcher.compute(left, right))
@@ -312,14 +335,15 @@ class Evaluation:
             frame = dataclasses.replace(frame, confidence=found.confidence)
         return frame, times_ms
 
-    def _adapt(self, matcher: StereoMatcher, config: MatcherConfig, pair: Pair) -> None:
-        """Make it ready for a pair: its range, and its size."""
-        wanted = range_of(config, pair, self._method)
+    def _adapt(self, matcher: StereoMatcher, name: str, pair: Pair) -> None:
+        """Make it ready for a pair: its range, its size, and its rows."""
+        wanted = range_of(self._configs[name], pair, self._method)
         if wanted != matcher.config:
             matcher.reconfigure(wanted)
         left, _ = pair.images
         if matcher.size != (left.width, left.height):
             matcher.prepare(left.width, left.height)
+        self._correct_rows(name)
 
     def _timed(self, program: Callable[[], T]) -> tuple[T, list[float]]:
         """What the last run returns, and the times of all in milliseconds."""
@@ -423,10 +447,3 @@ def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
 def _map(frame: DisparityFrame) -> Map:
     assert frame.disparity is not None
     return frame.disparity, frame.valid
-
-
-def _follows(pair: Pair, before: Pair) -> bool:
-    """Whether a pair is the next of the same sequence."""
-    sizes = [(left.width, left.height) for left, _ in (pair.images, before.images)]
-    return (pair.stamp_ns is not None and before.stamp_ns is not None
-            and 0 < pair.stamp_ns - before.stamp_ns <= FOLLOWS_NS and sizes[0] == sizes[1])

@@ -32,6 +32,7 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.rows import RowTracker
 from stereo_bp_ros.evaluation.runs import (
     UNREADABLE,
     Evaluation,
@@ -39,6 +40,7 @@ from stereo_bp_ros.evaluation.runs import (
     Method,
     Skipped,
     judge_all,
+    range_of,
 )
 from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader, Pair
 
@@ -163,6 +165,8 @@ class _Judge(WorkerPlugin):
                     self._reader = self._opened.enter_context(ChunkReader())
                     self._evaluation = self._opened.enter_context(
                         Evaluation(self._configs, self._plan.names, self._plan.method))
+                if chunk.rows is not None:
+                    self._evaluation.rows = chunk.rows
                 found.backend, found.devices = self._evaluation.backend, self._evaluation.devices
                 self._evaluation.follow(self._before(chunk))
                 for matched in judge_all(self._evaluation, self._reader.unread(chunk),
@@ -310,7 +314,7 @@ class Cluster:
         name = f'stereo-bp-{uuid.uuid4().hex}'
         self.collected, self.devices, self.skipped = plan.collector, {}, []
         self._client.register_plugin(_Judge(plan, name))
-        waiting = iter(chunks)
+        waiting = _with_rows(chunks, plan)
         under_way: collections.deque[tuple[Chunk, Any]] = collections.deque()
         allowed, asked = 1, -math.inf
 
@@ -345,6 +349,28 @@ class Cluster:
         finally:
             self._client.cancel([future for _, future in under_way])
             self._client.unregister_worker_plugin(name)
+
+
+def _with_rows(chunks: Iterable[Chunk], plan: Plan) -> Generator[Chunk, None, None]:
+    """The chunks, with what all pairs before them show of their rows, where somebody asks.
+
+    These are measured here: every worker would need all pairs before its own.
+    """
+    configs = {name: config for name, config in plan.configs.items()
+               if config.row_correction == 'correct'}
+    if not configs:
+        yield from chunks
+        return
+    tracker = RowTracker(plan.method.alone, plan.method.calibration)
+    with ChunkReader() as reader:
+        for chunk in chunks:
+            yield dataclasses.replace(chunk, rows=copy.deepcopy(tracker))
+            for unread in reader.unread(chunk):
+                with contextlib.suppress(*UNREADABLE):      # the worker tells of it
+                    pair = unread.load()
+                    if pair.stamp_ns is not None:
+                        tracker.corrections(pair, {name: range_of(config, pair, plan.method)
+                                                   for name, config in configs.items()})
 
 
 def _end_workers(cluster: LocalCluster) -> None:

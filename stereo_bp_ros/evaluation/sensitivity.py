@@ -77,7 +77,9 @@ class Street:
         """Those to match, each drawn when it is wanted."""
         drive = self.drive(quantity, value)
         for place in range(0, STEP * self.frames, STEP):
-            yield dataclasses.replace(pair_of_street(drive, place), disparities=self.disparities)
+            # They do not follow each other.
+            yield dataclasses.replace(pair_of_street(drive, place), disparities=self.disparities,
+                                      stamp_ns=None)
 
 
 @dataclasses.dataclass(frozen=True)

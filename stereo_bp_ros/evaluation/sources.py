@@ -23,6 +23,7 @@ from stereo_bp_ros.stamps import sync_setting
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation import bags
+    from stereo_bp_ros.evaluation.rows import RowTracker
 
 _log = logging.getLogger(__name__)
 
@@ -184,6 +185,7 @@ class Chunk:
     start, stop: indices of the pairs in the input, the last one excluded.
     entries:     where the source has them.
     before:      the pair before the first one; None: there is none.
+    rows:        what the pairs before it show of their rows; None: nobody asks.
     label:       the name of the input, where there are several.
     first:       pairs of the inputs before this one.
     """
@@ -194,6 +196,7 @@ class Chunk:
     stop: int
     entries: tuple[bags.BagEntry | int, ...] = ()
     before: Chunk | None = None
+    rows: RowTracker | None = None
     label: str = ''
     first: int = 0
 

@@ -26,19 +26,17 @@ from stereo_bp_ros.errors import (
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.node import input_images
+from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.quality import (
-    FrameQuality,
-    OffsetMonitor,
-    QualityWarnings,
-    frame_quality,
-)
+from stereo_bp_ros.node.diagnostics.quality import FrameQuality, QualityWarnings, frame_quality
+from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.rectification import Rectification, rectified_info
+from stereo_bp_ros.row_correction import RowCorrection, corrected_info
 from stereo_bp_ros.types import DisparityFrame
 
 #: Stamps may be this far ahead of the node's clock, seconds: clocks of two machines differ.
@@ -83,6 +81,8 @@ class Outputs(Protocol):
 
     def publish(self, topics: tuple[str, ...], result: Result) -> None: ...
 
+    def publish_corrected_info(self, info: Any) -> None: ...
+
     def publish_latency(self, stamp: Any, latency: FrameLatency) -> None: ...
 
 
@@ -107,15 +107,15 @@ class FrameProcessor:
     ``settings`` may be replaced from any thread at any time; ``quality`` is that of the frame that
     was looked at last, None before the first.
 
-    :param offsets: is given the images of a frame now and then.
+    :param offsets, drift: are given the images of a frame now and then.
     :param now_ns: the node's clock, nanoseconds; 0 = not known yet (sim time without /clock).
     :param on_device_loss: is told of a lost device when the node is to exit.
     """
 
     def __init__(self, *, matcher_host: MatcherHost, outputs: Outputs, ledger: Ledger,
                  generation: Generation, latencies: LatencyWindow, conditions: Conditions,
-                 offsets: OffsetMonitor, settings: NodeConfig, now_ns: Callable[[], int],
-                 on_device_loss: Callable[[str], None]) -> None:
+                 offsets: OffsetMonitor, drift: CalibrationMonitor, settings: NodeConfig,
+                 now_ns: Callable[[], int], on_device_loss: Callable[[str], None]) -> None:
         self.settings = settings
         self.quality: FrameQuality | None = None
         self._matcher_host = matcher_host
@@ -125,6 +125,7 @@ class FrameProcessor:
         self._latencies = latencies
         self._conditions = conditions
         self._offsets = offsets
+        self._drift = drift
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
@@ -132,6 +133,7 @@ class FrameProcessor:
         self._quality_at = 0.0
         self._quality_warnings = QualityWarnings()
         self._doubts: list[str] = []
+        self._target: RowCorrection | None = None
         self._frozen = checks.FrozenCameras()
         self._calibrated_from: tuple[Any, ...] = ()
         self._calibrated: _Calibrated
@@ -184,8 +186,10 @@ class FrameProcessor:
         converted = time.perf_counter()
         self._matcher_host.prepare(ready.left.width, ready.left.height, ready.calibration)
         prepared = time.perf_counter()
-        frame = self._matcher_host.compute(ready.left, ready.right, ready.calibration, buffers,
-                                           ready.rectification)
+        frame = self._matcher_host.compute(
+            ready.left, ready.right, ready.calibration, buffers, ready.rectification,
+            self._offsets.correction(ready.left, config, ready.rectification, ready.calibration,
+                                     1e-9 * pair.stamp_ns))
         computed = time.perf_counter()
 
         if self.settings.max_latency and self._age(pair) > self.settings.max_latency:
@@ -218,6 +222,7 @@ class FrameProcessor:
                 self._outputs.publish_latency(stamp, latency)
                 self._latencies.add(latency.total)
         with self._after_publishing():
+            self._tell_target(pair, config)
             self._judge(pair, ready, frame, self._matcher_host.effective_config or config)
         return None
 
@@ -264,7 +269,8 @@ class FrameProcessor:
         rejected = self._offsets.rejections()
         if rejected:
             # So that it ends with its cause: what is rejected is not judged any more.
-            self._offsets.offer(left, right, config, rectification)
+            self._offsets.offer(left, right, config, rectification, calibration,
+                                1e-9 * pair.stamp_ns)
             checks.believe(rejected, config)
         reference = pair.left_info if config.reference_image == 'left' else pair.right_info
         return _Inputs(left, right, calibration, rectification, reference)
@@ -289,14 +295,27 @@ class FrameProcessor:
             self._calibrated_from = source
         return self._calibrated
 
+    def _tell_target(self, pair: StereoPair, config: MatcherConfig) -> None:
+        """Publish what the right camera_info would have to be, where that has changed."""
+        target = self._offsets.target if config.row_correction != 'off' else None
+        if target != self._target:
+            self._target = target
+            info = pair.right_info
+            self._outputs.publish_corrected_info(corrected_info(info, target) if target else info)
+
     def _judge(self, pair: StereoPair, ready: _Inputs, frame: DisparityFrame,
                config: MatcherConfig) -> None:
         """Look at images and result after they are out, where it delays nothing."""
-        if time.monotonic() < self._quality_at:
+        is_due = time.monotonic() >= self._quality_at
+        if is_due or self._offsets.wants_pair:
+            self._offsets.offer(ready.left, ready.right, config, ready.rectification,
+                                ready.calibration, 1e-9 * pair.stamp_ns)
+        if not is_due:
             self._conditions.replace('quality', self._doubts)
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
-        self._offsets.offer(ready.left, ready.right, config, ready.rectification)
+        self._drift.offer(ready.left, ready.right, config, ready.rectification,
+                          ready.calibration, pair.stamp_ns, frame)
         warnings = list(map(str, checks.believe(
             checks.examine_images(ready.left, ready.right, config), config)))
         self.quality = frame_quality(frame, config, ready.calibration)

@@ -18,6 +18,7 @@ from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.row_correction import RowCorrection
 from stereo_bp_ros.types import DisparityFrame
 
 #: Seconds without a new attempt after a failed one for want of device memory, doubled each time.
@@ -129,9 +130,11 @@ class MatcherHost:
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration,
                 out: Mapping[str, np.ndarray[Any, Any]],
-                rectification: Rectification | None = None) -> DisparityFrame:
+                rectification: Rectification | None = None,
+                correction: RowCorrection | None = None) -> DisparityFrame:
         """Match one pair; rebuilds once when the device has run out of memory.
 
+        :param correction: what is undone in the right image; None = nothing.
         :raises OutOfDeviceMemory: the rebuild failed too, or failed recently.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
@@ -141,10 +144,10 @@ class MatcherHost:
         first = self._building() if self._is_new else contextlib.nullcontext()
         with self._backing_off(), first:
             try:
-                frame = self._match(left, right, calibration, out, rectification)
+                frame = self._match(left, right, calibration, out, rectification, correction)
             except OutOfDeviceMemory:
                 self.build(self.config, left.width, left.height, calibration)
-                frame = self._match(left, right, calibration, out, rectification)
+                frame = self._match(left, right, calibration, out, rectification, correction)
         self._back_off = 0.0
         if self._is_new:
             self.built_at, self._is_new = time.monotonic(), False
@@ -221,11 +224,13 @@ class MatcherHost:
 
     def _match(self, left: RawImage, right: RawImage, calibration: Calibration,
                out: Mapping[str, np.ndarray[Any, Any]],
-               rectification: Rectification | None) -> DisparityFrame:
+               rectification: Rectification | None, correction: RowCorrection | None
+               ) -> DisparityFrame:
         if self.matcher is None:
             assert self.config is not None
             self.build(self.config, left.width, left.height, calibration)
         matcher = self.matcher
         assert matcher is not None
+        matcher.correct_rows(correction.homography() if correction is not None else None)
         return matcher.compute(left, right, calibration=calibration, rectification=rectification,
                                outputs=tuple(out), out=out)

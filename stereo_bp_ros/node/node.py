@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 import traceback
@@ -22,11 +23,12 @@ from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
+from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
-from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
 from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message, nothing_published
+from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
 from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
@@ -45,6 +47,10 @@ CONFIGURE_LIMIT, DEACTIVATE_LIMIT, CLEANUP_LIMIT = 1200.0, 1.0, 30.0
 #: Seconds that the end waits for its last report to reach listeners, and then to be read: what
 #: they have not read goes with the process.
 HEARD_LIMIT, READ = 1.0, 0.2
+
+#: Seconds between two measurements, and until one that confirms another: rows that a bump moved
+#: are to be corrected within two seconds.
+MEASURING_INTERVAL_S, MEASURING_TICK_S = 1.0, 0.2
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
@@ -78,6 +84,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._generation = Generation()
         self._latencies = LatencyWindow()
         self._offsets = OffsetMonitor(self._conditions)
+        self._drift = CalibrationMonitor(self._conditions)
         self._gpu = GpuMonitor(self._conditions)
         self._mailbox = Mailbox(ledger=self._ledger)
         self._matcher_host = MatcherHost(matcher_factory or StereoMatcher,
@@ -112,7 +119,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._ticker = Ticker(1.0, self._publish_diagnostics)
         self._ticker.start()
         # Apart from the diagnostics, which a driver that hangs must not silence.
-        self._measuring = Ticker(1.0, self._measure)
+        self._measured_s = -math.inf
+        self._measuring = Ticker(MEASURING_TICK_S, self._measure)
         self._measuring.start()
         self._worker.start()
 
@@ -217,8 +225,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._processor = FrameProcessor(
             matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=self._latencies,
-            conditions=self._conditions, offsets=self._offsets, settings=settings,
-            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
+            conditions=self._conditions, offsets=self._offsets, drift=self._drift,
+            settings=settings, now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
         self._conditions.hold('memory', Severity.WARN, *filter(None, [
             lock_memory() if settings.lock_memory else '']))
         # Parameters may have changed while the engine was built.
@@ -234,6 +242,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.on_activate(self, state)
         self._latencies.clear()
         self._offsets.clear()
+        self._drift.clear()
         self._pairing.open()
         self._inputs = InputSubscriptions(
             self, rectify=self._configuration.matcher.rectify,
@@ -336,6 +345,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _on_clock_jump(self) -> None:
         self._generation.advance(PairDrop.CLOCK_JUMP)
         self._mailbox.clear(PairDrop.CLOCK_JUMP)
+        self._offsets.clear()
         self._conditions.warn('clock jump', 'stamps went back: starting over')
 
     def _on_parameters(self) -> None:
@@ -347,8 +357,15 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._reconfiguration.reconcile(self._configuration)
 
     def _measure(self) -> None:
+        now = time.monotonic()
+        is_due = now >= self._measured_s + MEASURING_INTERVAL_S
         try:
-            self._offsets.measure(self._configuration.node.max_vertical_offset)
+            if is_due or self._offsets.wants_pair:
+                self._offsets.measure(self._configuration.node.max_vertical_offset)
+            if not is_due:
+                return
+            self._measured_s = now
+            self._drift.measure(self._configuration.node.camera_height)
             self._gpu.read(self._matcher_host.device if self._matcher_host.matcher else {})
         except Exception as error:
             self._conditions.error('diagnostics', f'measuring failed: {described(error)}')
@@ -407,7 +424,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                   + self._worker.busy),
             closest_miss=self._pairing.take_closest_miss(),
             quality=processor.quality if processor is not None else None,
-            vertical=self._offsets.report(),
+            vertical={**self._offsets.report(self._configuration.matcher.row_correction),
+                      **self._drift.report()},
             distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
             device={**self._matcher_host.device, **self._gpu.report()},
             config=self._configuration.matcher, settings=settings)

@@ -153,7 +153,7 @@ class Parameters:
         meant = self.matcher.to_mapping() | self.node.to_mapping()
         self._node.set_parameters_atomically([
             Parameter(name, value=meant[name]) for name, setting in self._settings.items()
-            if setting.type is float or setting.aliases])
+            if setting.takes_other_types])
 
     def _pre_set(self, parameters: list[Parameter]) -> list[Parameter]:
         return [Parameter(p.name, value=float(p.value))
@@ -208,8 +208,7 @@ def descriptor(setting: Setting) -> ParameterDescriptor:
     result = ParameterDescriptor(
         name=setting.name, description=setting.meaning + unit, read_only=setting.read_only,
         additional_constraints=setting.limit(),
-        # Whole numbers are accepted for numbers, and numbers for names that have one.
-        dynamic_typing=setting.type is float or bool(setting.aliases))
+        dynamic_typing=setting.takes_other_types)
     if setting.minimum is None or setting.maximum is None:
         return result
     if setting.type is int:

@@ -10,7 +10,7 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.callback_groups import CallbackGroup
 from rclpy.lifecycle import LifecycleNode, LifecyclePublisher
-from sensor_msgs.msg import CompressedImage
+from sensor_msgs.msg import CameraInfo, CompressedImage
 from std_msgs.msg import Float64MultiArray
 
 from stereo_bp_ros.config import NodeConfig
@@ -71,6 +71,9 @@ TOPICS = {
 
 LATENCY, LATENCY_MS = 'latency', 'latency_ms'
 
+#: The right camera_info that needs no correction of rows; latched.
+CORRECTED_INFO = 'right/corrected_camera_info'
+
 #: Output in place of ``depth``, by ``depth_encoding``.
 DEPTHS = {'32FC1': 'depth', '16UC1': 'depth_mm'}
 
@@ -105,9 +108,10 @@ class OutputPublishers:
         kinds = {name: topic.kind for name, topic in self._topics.items()}
         try:
             for name, kind in {**kinds, LATENCY: DiagnosticArray,
-                               LATENCY_MS: Float64MultiArray}.items():
+                               LATENCY_MS: Float64MultiArray, CORRECTED_INFO: CameraInfo}.items():
                 self._publishers[name] = node.create_lifecycle_publisher(
-                    kind, name, qos.publisher(), callback_group=group,
+                    kind, name, qos.publisher(is_latched=name == CORRECTED_INFO),
+                    callback_group=group,
                     event_callbacks=qos_watch.publisher(node.resolve_topic_name(name)),
                     qos_overriding_options=qos.overriding_options())
         except BaseException:
@@ -148,6 +152,10 @@ class OutputPublishers:
         with self._generation.gate(generation) as ended:
             if ended is None:
                 publisher.publish(message)
+
+    def publish_corrected_info(self, info: CameraInfo) -> None:
+        """Publish what the right camera_info would have to be."""
+        self._publishers[CORRECTED_INFO].publish(info)
 
     def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
         """Publish where the time of a frame went, if somebody wants to know."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from rclpy.node import Node
 from rclpy.qos import (
+    DurabilityPolicy,
     HistoryPolicy,
     QoSCompatibility,
     QoSPolicyKind,
@@ -35,10 +36,12 @@ def subscription(use_system_default: bool) -> QoSProfile:
                      else qos_profile_sensor_data)
 
 
-def publisher() -> QoSProfile:
-    """For results: only the latest counts, and it is to arrive."""
+def publisher(*, is_latched: bool = False) -> QoSProfile:
+    """For results: only the latest counts, and it is to arrive; latched: later on, too."""
     return QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=1,
-                      reliability=ReliabilityPolicy.RELIABLE)
+                      reliability=ReliabilityPolicy.RELIABLE,
+                      durability=DurabilityPolicy.TRANSIENT_LOCAL if is_latched
+                      else DurabilityPolicy.VOLATILE)
 
 
 def overriding_options() -> QoSOverridingOptions:

@@ -93,11 +93,11 @@ def _options(verb: str, parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _topics() -> Iterator[str]:
     from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
-    from stereo_bp_ros.node.publishing import LATENCY, LATENCY_MS, TOPICS
+    from stereo_bp_ros.node.publishing import CORRECTED_INFO, LATENCY, LATENCY_MS, TOPICS
     for name, topic in TOPICS.items():
         package, kind = topic.kind.__module__.split('.')[0], topic.kind.__name__
         yield f'topic {name}: {package}/{kind}'
-    yield from (f'topic {name}' for name in (LATENCY, LATENCY_MS))
+    yield from (f'topic {name}' for name in (LATENCY, LATENCY_MS, CORRECTED_INFO))
     yield from (f'dropped {reason.value}' for kind in (ImageDrop, PairDrop) for reason in kind)
 
 

@@ -18,6 +18,7 @@ from stereo_bp_ros import (
     MatcherConfig,
     RawImage,
     StereoMatcher,
+    calibration_checks,
     checks,
     examine_pair,
 )
@@ -59,6 +60,7 @@ def test_the_page_lists_every_check_with_what_it_does_and_who_asks(repository: p
         str(check.severity), check.about, ', '.join(check.programs),
         'yes' if check.can_be_ignored else 'no')) for key, check in CHECKS.items()}
     assert rows == expected
+    assert vars(calibration_checks)         # which add theirs
     assert set(CHECKS) == {one.value for one in (*InputReason, *Doubt)}
     assert every(check.programs and set(check.programs) <= set(PROGRAMS)
                  for check in CHECKS.values())

@@ -191,3 +191,12 @@ def test_the_papers_presets_have_the_papers_parameters():
             thesis.outer_iterations, thesis.inner_iterations) == ('tiled_bp', 16, 13, 1, 1)
     costs = {'data_weight', 'data_truncation', 'discontinuity_slope', 'discontinuity_truncation'}
     assert not costs & set(thesis.differences(MatcherConfig.preset('five_sets')))
+
+
+def test_off_is_a_name_though_yaml_makes_false_of_it() -> None:
+    config = MatcherConfig.from_mapping({'row_correction': False})
+    assert config.row_correction == 'off'
+    with pytest.raises(ConfigError):
+        MatcherConfig.from_mapping({'row_correction': True})
+    with pytest.raises(ConfigError, match='reference maps'):
+        MatcherConfig(row_correction='correct', exact=True, message_type='float32')

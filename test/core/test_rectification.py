@@ -12,7 +12,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason
 from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.rectification import IDENTITY, RawCamera, Rectification
+from stereo_bp_ros.rectification import IDENTITY, Maps, RawCamera, Rectification, RightWarp
 from test.other_nodes import package
 from test.raw_cameras import (
     BASELINE,
@@ -31,7 +31,11 @@ from test.raw_cameras import (
 
 def positions(found: Rectification, side: str) -> np.ndarray:
     """Where the rectified pixels lie in the raw image, H x W x 2, pixels."""
-    whole, parts = found.maps(side)
+    return positions_of(found.maps(side))
+
+
+def positions_of(maps: Maps) -> np.ndarray:
+    whole, parts = maps
     assert whole.dtype == np.int16
     assert parts.dtype == np.uint16
     assert parts.max() < 1024
@@ -105,6 +109,38 @@ def test_another_size_of_the_rectified_images_scales_their_projection_alone():
     assert (half.width, half.height) == (96, 60)
     assert half.calibration == Calibration(FOCAL / 2, BASELINE, 23.0, 23.0, 15.0)
     np.testing.assert_array_equal(positions(half, 'left'), positions(whole, 'left')[::2, ::2])
+
+
+HOMOGRAPHY = (1.003, 0.02, -1.4, -0.015, 1.004, 1.7, 2e-5, 1e-5, 1.0)
+
+
+@pytest.mark.parametrize(('model', 'd'), MODELS)
+def test_a_homography_is_applied_to_rectified_pixels_before_the_camera(model, d):
+    """Whatever the model: OpenCV takes any 3 x 3 matrix in place of P, for fisheye, too."""
+    found, info = rectification(model=model, d=d), camera_info('right', model=model, d=d)
+    at = positions_of(found.maps('right', HOMOGRAPHY))
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    pixels = np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3) @ np.reshape(
+        HOMOGRAPHY, (3, 3)).T
+    expected = projected(info, pixels[:, :2] / pixels[:, 2:]).reshape(HEIGHT, WIDTH, 2)
+    assert np.abs(at - expected).max() < 1 / 64 + 1e-3
+
+
+def test_a_warp_of_rectified_images_is_its_homography_and_its_maps_are_computed_once():
+    warp = RightWarp(HOMOGRAPHY)
+    warp.prepare(None, 640, 480)
+    maps = warp.maps
+    y, x = np.mgrid[:480, :640]
+    pixels = np.stack([x, y, np.ones_like(x)], -1) @ np.reshape(HOMOGRAPHY, (3, 3)).T
+    at = positions_of(maps)
+    assert np.abs(at - pixels[..., :2] / pixels[..., 2:]).max() < 1 / 64 + 1e-3
+    warp.prepare(None, 640, 480)
+    assert warp.maps is maps
+    warp.prepare(rectification(), WIDTH, HEIGHT)
+    for one, other in zip(warp.maps, rectification().maps('right', HOMOGRAPHY), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(InputError, match='32767 x 8 to be warped'):
+        warp.prepare(None, 32767, 8)
 
 
 def test_rectifications_are_equal_and_hashed_by_value():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig
-from stereo_bp_ros.evaluation import runs
+from stereo_bp_ros.evaluation import rows, runs
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.sources import Pair
 
@@ -65,5 +65,5 @@ def test_pairs_of_no_sequence_or_another_size_do_not_follow_each_other(evaluatio
                                                                        textured_pair):
     larger = Pair('', *textured_pair(112, 48, 6), stamp_ns=pairs[1].stamp_ns)
     for other in (larger, *(dataclasses.replace(pairs[2], stamp_ns=stamp) for stamp in (
-            None, 10**18, 10**18 + runs.FOLLOWS_NS + 1))):
+            None, 10**18, 10**18 + rows.FOLLOWS_NS + 1))):
         assert judged(evaluation, [pairs[0], other])[1]['bp'].followed == 0

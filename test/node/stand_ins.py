@@ -11,10 +11,11 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor, Result
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
@@ -69,6 +70,8 @@ class FakeMatcher:
         #: Names of the outputs of every frame.
         self.outputs: list[tuple[str, ...]] = []
         self.rectifications: list[Any] = []
+        #: The latest one, and None of a frame without one.
+        self.homography: Any = None
 
     compile_time = 0.0
 
@@ -89,6 +92,9 @@ class FakeMatcher:
         needed = not self.config.is_live_change(config)
         self.config = config
         return needed
+
+    def correct_rows(self, homography: Any) -> None:
+        self.homography = homography
 
     def compute(self, left: Any, right: Any, *, calibration: Any = None,
                 rectification: Any = None, outputs: Sequence[str] = ('disparity',),
@@ -130,6 +136,7 @@ class Outputs:
         self.topics: tuple[str, ...] = ('disparity',)
         self.published: list[tuple[tuple[str, ...], Result]] = []
         self.latencies: list[FrameLatency] = []
+        self.corrected_infos: list[Any] = []
 
     def wanted(self) -> tuple[str, ...]:
         return self.topics
@@ -140,6 +147,9 @@ class Outputs:
 
     def publish(self, topics: tuple[str, ...], result: Result) -> None:
         self.published.append((topics, result))
+
+    def publish_corrected_info(self, info: Any) -> None:
+        self.corrected_infos.append(info)
 
     def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
         self.latencies.append(latency)
@@ -157,6 +167,7 @@ class Bench:
         self.logged: list[tuple[Severity, str]] = []
         self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
         self.offsets = OffsetMonitor(self.conditions)
+        self.drift = CalibrationMonitor(self.conditions)
         self.matcher_host = MatcherHost(factory)
         self.matcher_host.build(config or MatcherConfig(disparity_range=8), 0, 0)
         self.now = NOW
@@ -166,7 +177,7 @@ class Bench:
         self.processor = FrameProcessor(
             matcher_host=self.matcher_host, outputs=self.outputs, ledger=self.ledger,
             generation=self.generation, latencies=self.latencies, conditions=self.conditions,
-            offsets=self.offsets, settings=NodeConfig(**options),
+            offsets=self.offsets, drift=self.drift, settings=NodeConfig(**options),
             now_ns=lambda: self.now, on_device_loss=self.lost.append)
 
     @property

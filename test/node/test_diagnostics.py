@@ -30,8 +30,9 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     TopicReport,
     missing_images,
 )
-from stereo_bp_ros.node.diagnostics.quality import VERTICAL_OFFSET, FrameQuality
+from stereo_bp_ros.node.diagnostics.quality import FrameQuality
 from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message
+from stereo_bp_ros.node.diagnostics.rows import VERTICAL_OFFSET
 from stereo_bp_ros.stamps import SIDES
 
 pytestmark = pytest.mark.ros

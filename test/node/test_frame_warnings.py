@@ -15,7 +15,8 @@ from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node import frames
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
-from stereo_bp_ros.node.diagnostics.quality import EXCHANGED_PAIRS, LOOKS, OffsetMonitor
+from stereo_bp_ros.node.diagnostics.quality import LOOKS
+from stereo_bp_ros.node.diagnostics.rows import EXCHANGED_PAIRS, OffsetMonitor
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import DisparityFrame
 from test.node.stand_ins import NOW, SECOND, Bench, make_image, make_stamped
@@ -79,7 +80,8 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
     assert quality is not None
     assert quality.valid == 1.0
     assert quality.nearest == pytest.approx(100 * 0.1 / 7)
-    (left, right, config, rectification), = offered
+    (left, right, config, rectification, calibration, _), = offered
+    assert calibration.focal_px == 100
     assert rectification is None
     assert (left.width, right.height, config.disparity_range) == (32, 24, 8)
 

@@ -1,134 +1,31 @@
-"""What is said of images and results: vertical offsets over time, and what was measured."""
+"""What is said of images and results, and what was measured."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stereo_bp_ros import StereoMatcher, geometry
-from stereo_bp_ros.alignment import VerticalOffset, vertical_offset
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.node.diagnostics import quality
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.quality import (
-    ESTIMATES,
     LOOKS,
     NO_LONGER_PILED_UP,
     PILED_UP,
-    VERTICAL_OFFSET,
     FrameQuality,
-    OffsetMonitor,
     QualityWarnings,
     frame_quality,
 )
-from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 from test.cases import every
-from test.raw_cameras import camera_info, raw_image, scene
-
-IMAGE = RawImage.from_array(np.zeros((8, 8), np.uint8))
-CONFIG = MatcherConfig(disparity_range=64)
-LIMIT = 0.75
-
-
-class Bench:
-    """A monitor whose estimates are given, but for the tests that restore the real ones."""
-
-    def __init__(self) -> None:
-        self.conditions = Conditions(lambda level, text: None)
-        self.monitor = OffsetMonitor(self.conditions)
-        self.next: VerticalOffset | None = None
-        self.estimated = 0
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    def estimate(self, *_: object) -> VerticalOffset | None:
-        self.estimated += 1
-        self.meanwhile()
-        return self.next
-
-    def see(self, *offsets: float | None, tilt: float = 0.0, limit: float = LIMIT) -> None:
-        for offset in offsets:
-            self.next = None if offset is None else VerticalOffset(offset, tilt, 0.1, 100)
-            self.monitor.offer(IMAGE, IMAGE, CONFIG)
-            self.monitor.measure(limit)
-
-    @property
-    def texts(self) -> list[str]:
-        return [condition.text for condition in self.conditions.active(VERTICAL_OFFSET)]
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    bench = Bench()
-    monkeypatch.setattr(quality, 'vertical_offset', bench.estimate)
-    return bench
-
-
-def test_the_median_of_the_last_estimates_is_reported_and_no_pair_is_measured_twice(bench: Bench
-                                                                                   ) -> None:
-    bench.monitor.measure(LIMIT)
-    assert bench.monitor.report() == {}
-    bench.see(0.1, 0.2, 9.0, 0.3, None)
-    bench.monitor.measure(LIMIT)
-    assert bench.estimated == 5
-    assert bench.monitor.report() == {
-        'vertical offset px': '0.25', 'vertical tilt px': '0.00', 'vertical spread px': '0.10',
-        'vertical points': '100'}
-    # One that mostly cannot be told is unknown, and no warning.
-    bench.see(5.0, 5.0, None, None, None)
-    assert bench.monitor.report() == {'vertical offset px': 'unknown'}
-    assert bench.texts == []
-
-
-@pytest.mark.parametrize(('offset', 'tilt', 'warned'), [
-    (0.7, 0.0, False), (-0.8, 0.0, True), (0.0, 1.4, False), (-0.5, 0.6, True)])
-def test_rows_that_miss_each_other_in_any_column_are_a_warning(
-        bench: Bench, offset: float, tilt: float, warned: bool) -> None:
-    bench.see(*[offset] * ESTIMATES, tilt=tilt)
-    assert [f'{offset:.2f} px lower' in text for text in bench.texts] == [True] * warned
-
-
-def test_a_camera_that_moves_is_told_with_how_far_from_estimates_that_agree(bench: Bench) -> None:
-    bench.see(0.0, 1.0, 0.0, 1.0, 0.0)
-    assert 'vertical offset drift px' not in bench.monitor.report()
-    bench.see(*[-0.5] * ESTIMATES)
-    assert bench.monitor.report()['vertical offset drift px'] == '0.00'
-    bench.see(*[0.5] * ESTIMATES)
-    assert bench.monitor.report()['vertical offset drift px'] == '1.00'
-    assert len(bench.texts) == 1
-    assert 'moved by up to 1.00 px since activation' in bench.texts[0]
-
-
-def test_a_warning_ends_with_its_cause_its_activation_or_the_limit_0(bench: Bench) -> None:
-    bench.see(*[2.0] * ESTIMATES)
-    assert bench.texts
-    bench.see(0.0, 0.0, 0.0)
-    assert not any('calibrate' in text for text in bench.texts)
-    bench.monitor.clear()
-    assert bench.texts == []
-    assert bench.monitor.report() == {}
-    bench.see(*[2.0] * (ESTIMATES - 1))     # with a reference of its own
-    bench.meanwhile = bench.monitor.clear
-    bench.see(2.0)                          # ends after its activation
-    bench.meanwhile = lambda: None
-    assert bench.monitor.report() == {}
-    assert bench.texts == []
-    bench.see(*[2.0] * ESTIMATES)
-    assert bench.monitor.report()['vertical offset drift px'] == '0.00'
-    estimated = bench.estimated
-    bench.see(2.0, limit=0.0)
-    assert bench.estimated == estimated
-    assert bench.texts == []
-    assert bench.monitor.report() == {}
 
 
 def test_images_of_every_kind_of_encoding_are_measured_by_their_grey_values() -> None:
@@ -138,47 +35,6 @@ def test_images_of_every_kind_of_encoding_are_measured_by_their_grey_values() ->
             (np.stack((np.full_like(grey, 128), grey), 2), 'yuv422')):
         assert np.array_equal(to_8_bits(RawImage.from_array(pixels, encoding), 1 / 256), grey)
     assert np.ptp(to_8_bits(RawImage.from_array(np.full_like(grey, 9), 'bayer_rggb8'), 1)) == 0
-
-
-def test_the_maps_of_a_rectification_are_computed_once_for_all_its_estimates(
-        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    computed: list[str] = []
-    maps = Rectification.maps
-    monkeypatch.setattr(Rectification, 'maps', lambda rectification, side: (
-        computed.append(side), maps(rectification, side))[1])
-
-    def estimates(bend: float) -> list[str]:
-        """The sides computed for three estimates with equal camera_infos."""
-        computed.clear()
-        for _ in range(3):
-            found = Rectification.from_camera_info(*(
-                camera_info(side, d=(bend, 0, 0, 0)) for side in ('left', 'right')))
-            image = RawImage.from_array(np.zeros((found.height, found.width), np.uint8))
-            bench.monitor.offer(image, image, CONFIG.replace(rectify=True), found)
-            bench.monitor.measure(LIMIT)
-        return list(computed)
-
-    assert [estimates(bend) for bend in (-0.2, -0.2, -0.1)] == [
-        ['left', 'right'], [], ['left', 'right']]
-    assert bench.estimated == 2 * 9         # and as the images come
-    bench.monitor.clear()               # holds no memory while nothing is measured
-    assert estimates(-0.1) == ['left', 'right']
-
-
-def test_raw_images_are_measured_once_they_are_rectified(bench: Bench,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality, 'vertical_offset', vertical_offset)
-    infos = [camera_info(side, size=(200, 150), k=(165, 0, 103, 0, 162, 73, 0, 0, 1),
-                         p=(160, 0, 98.5, shift, 0, 160, 76.5, 0, 0, 0, 1, 0))
-             for side, shift in (('left', 0.0), ('right', -32.0))]
-    pair = [RawImage.from_array(raw_image(image, info))
-            for image, info in zip(scene(200, 150, 8.0), infos, strict=True)]
-    for _ in range(ESTIMATES):
-        bench.monitor.offer(*pair, CONFIG.replace(rectify=True),
-                            Rectification.from_camera_info(*infos))
-        bench.monitor.measure(LIMIT)
-    assert abs(float(bench.monitor.report()['vertical offset px'])) < 0.1
-    assert bench.texts == []
 
 
 CAMERA = Calibration(focal_px=700.0, baseline_m=0.12, cx_left=320.0, cx_right=320.0, cy=240.0)

@@ -26,7 +26,7 @@ from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.rectification import Rectification, RightWarp
 from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
 
 
@@ -41,7 +41,6 @@ class CpuEngine(Engine):
         arena = _align(plan.memory.total)
         self._arrays = {spec.name: _view(arena, spec) for spec in plan.memory.arrays}
         self._pass = Pass(plan, self._arrays)
-        self._rectification: Rectification | None = None        # that the maps are of
 
     @classmethod
     def of(cls, config: MatcherConfig, width: int, height: int,
@@ -63,18 +62,16 @@ class CpuEngine(Engine):
         self._arrays.clear()
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
-                outputs: Mapping[str, Any],
-                rectification: Rectification | None = None) -> dict[str, float]:
+                outputs: Mapping[str, Any], rectification: Rectification | None = None,
+                warp: RightWarp | None = None) -> dict[str, float]:
         if not self._arrays:
             raise RuntimeError('this engine is closed')
         timings = dict.fromkeys(ENGINE_STAGES, 0.0)
         with runtime.frame(self.plan.threads):
             with stopwatch(timings, 'convert'):
-                if rectification is not None and rectification != self._rectification:
-                    self._rectification = None      # while half of them are new
-                    rectify.fill_maps(rectification, self._arrays)
-                    self._rectification = rectification
-                self._convert(left, right)
+                for side, maps in self._new_maps(rectification, warp):
+                    rectify.fill_maps(side, maps, self._arrays)
+                self._convert(left, right, warp is not None)
             found = confidences = outputs.get('confidence')
             if self.plan.downscale > 1 and confidences is not None:
                 found = self._arrays['reduced_confidence']
@@ -89,7 +86,7 @@ class CpuEngine(Engine):
                           self.config, calibration, self._arrays), outputs, timings)
         return timings
 
-    def _convert(self, left: RawImage, right: RawImage) -> None:
+    def _convert(self, left: RawImage, right: RawImage, is_warped: bool) -> None:
         """Grey values, as if the left image were the reference.
 
         With the right one as reference, mirrored and swapped images have the same geometry: its
@@ -100,16 +97,18 @@ class CpuEngine(Engine):
             sides.reverse()
         for name, (side, raw) in zip(('left_grey', 'right_grey'), sides, strict=True):
             grey = self._arrays[name]
-            self._to_grey(raw, side, grey)
+            is_mapped = self.config.rectify or (is_warped and side == 'right')
+            self._to_grey(raw, side, grey, is_mapped)
             if self.config.reference_image == 'right':
                 mirrored = self._arrays['plane_a']
                 np.copyto(mirrored, grey[:, ::-1])
                 np.copyto(grey, mirrored)
 
-    def _to_grey(self, raw: RawImage, side: str, grey: np.ndarray[Any, Any]) -> None:
+    def _to_grey(self, raw: RawImage, side: str, grey: np.ndarray[Any, Any], is_mapped: bool
+                 ) -> None:
         arrays, scale, factor = self._arrays, self.config.mono16_scale, self.plan.downscale
         whole = arrays['image_grey'] if factor > 1 else grey
-        if self.config.rectify:
+        if is_mapped:
             rectify.to_grey(raw, side, whole, scale, arrays)
             scale = 1.0
         else:

@@ -7,6 +7,7 @@ disparities.
 
 from __future__ import annotations
 
+from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.geometry import Wanted, align
 
@@ -39,10 +40,10 @@ def rectify(config: MatcherConfig, width: int, height: int, source: tuple[int, i
 
     :param source: width and height of the images as they come.
     """
-    if not config.rectify:
+    if not geometry.mapped_sides(config):
         return []
     return [('rectified8', (height, width), 'uint8'), ('raw_grey', source[::-1], 'float32'),
-            ('reference_levels', (height, width), 'uint8')]
+            *[('reference_levels', (height, width), 'uint8')] * config.rectify]
 
 
 def preprocess(config: ResolvedConfig, width: int, height: int) -> Wanted:

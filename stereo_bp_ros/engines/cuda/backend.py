@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.plan import Plan, resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.tunable import Tunable
-from stereo_bp_ros.errors import BackendUnavailable, ConfigError
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError
 from stereo_bp_ros.partitions import Partitioning
 
 #: What is known of each device that was asked for: its properties, or why it cannot be used.
@@ -115,11 +115,12 @@ class CudaBackend(Backend[Plan]):
             value for name, value in config.to_mapping().items() if not known[name].live))
 
     def best_preset(self, config: MatcherConfig, width: int, height: int) -> str:
-        if self.device.is_integrated:
-            return 'road_fast'
-        road = config.replace(**provided_by('road'))
-        is_whole = not width or self.fit_at_best(road, width, height).parts.count == 1
-        return 'road' if is_whole else 'road_fast'
+        for name in ('road_band',) if self.device.is_integrated else ('road', 'road_band'):
+            preset = config.replace(**provided_by(name))
+            with contextlib.suppress(MemoryLimitError):
+                if not width or self.fit_at_best(preset, width, height).parts.count == 1:
+                    return name
+        return 'road_fast'
 
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         return device.describe(self.device.index)
@@ -134,7 +135,7 @@ class CudaTools:
     def __init__(self, backend: CudaBackend) -> None:
         self._backend, self._device = backend, backend.device
 
-    def kernels_used(self) -> AbstractContextManager[list[Any]]:
+    def kernels_used(self) -> contextlib.AbstractContextManager[list[Any]]:
         from stereo_bp_ros.engines.cuda.runtime import inspection
         return inspection.kernels_used(self._device.index)
 

@@ -20,11 +20,11 @@ from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
 from stereo_bp_ros.engines.cuda.plan import Plan, resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
-from stereo_bp_ros.engines.cuda.stages import convert, rectify, refine
+from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.errors import DeviceLostError
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.rectification import Rectification, RightWarp
 from stereo_bp_ros.types import ENGINE_STAGES
 
 
@@ -95,10 +95,9 @@ class CudaEngine(Engine):
         self._form: Form
         self._images: tuple[weakref.ref[RawImage], ...] = ()
         self._sources = convert.STAGED
-        self._is_in_place = False
+        self._is_in_place = self._is_warped = False
         self._pinned = convert.PinnedSources()
         self._bindings: dict[str, _OutputBinding] = {}
-        self._rectification: Rectification | None = None        # that the maps are of
 
     @classmethod
     def of(cls, config: MatcherConfig, width: int, height: int, *,
@@ -141,8 +140,8 @@ class CudaEngine(Engine):
             self._arena.close()
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
-                outputs: Mapping[str, Any],
-                rectification: Rectification | None = None) -> dict[str, float]:
+                outputs: Mapping[str, Any], rectification: Rectification | None = None,
+                warp: RightWarp | None = None) -> dict[str, float]:
         if not self._arena.is_open:
             raise RuntimeError('this engine is closed')
         start = time.perf_counter()
@@ -150,16 +149,17 @@ class CudaEngine(Engine):
             left, right = right, left
         with device.Errors(self.config.device_id), self._device:
             if (not self._images or self._images[0]() is not left
-                    or self._images[1]() is not right or self._sources is convert.ANYWHERE):
-                self._bind_inputs((left, right))
+                    or self._images[1]() is not right or self._sources is convert.ANYWHERE
+                    or self._is_warped != (warp is not None)):
+                self._bind_inputs((left, right), warp is not None)
             if not self._is_in_place:
                 self._stage_inputs((left, right))
-            if rectification is not None and rectification != self._rectification:
-                self._fill_maps(rectification)
+            for side, maps in self._new_maps(rectification, warp):
+                self._convert.fill_maps(side, maps, self._stream.ptr)
             key = (left.encoding, left.big_endian, right.encoding, right.big_endian,
-                   self._sources, *outputs)
+                   self._sources, self._is_warped, *outputs)
             if key != self._graph_key:
-                form = Form((convert.reading(left), convert.reading(right)),
+                form = Form(self._convert.readings((left, right), self._is_warped),
                             self._sources, self._wanted(tuple(outputs)))
                 launched_graph = self._graph(form)
                 # Outputs are bound to no graph until they are to this one.
@@ -229,14 +229,14 @@ class CudaEngine(Engine):
             self._graphs[form] = self._capture(form)
         return self._graphs[form]
 
-    def _bind_inputs(self, pair: tuple[RawImage, RawImage]) -> None:
+    def _bind_inputs(self, pair: tuple[RawImage, RawImage], is_warped: bool) -> None:
         """See whether the device can read both images where they lie.
 
         Cached per image object: pinned memory stays pinned for the lifetime of its owner.
         """
-        self._images, self._is_in_place = (), False
+        self._images, self._is_in_place, self._is_warped = (), False, is_warped
         if any(raw.is_on_device for raw in pair):
-            self._sources = self._convert.places(pair)
+            self._sources = self._convert.places(pair, self._convert.readings(pair, is_warped))
         else:
             left = convert.pinned_address(pair[0])
             right = convert.pinned_address(pair[1]) if left else 0
@@ -261,13 +261,6 @@ class CudaEngine(Engine):
                 convert.copy(raw, source, self._stream.ptr)
             else:
                 convert.stage(raw, self._arena.host[name])
-
-    def _fill_maps(self, rectification: Rectification) -> None:
-        """Change the maps, of which no graph knows more than where they lie."""
-        assert isinstance(self._convert, rectify.Rectify)
-        self._rectification = None      # while half of them are new
-        self._convert.fill_maps(rectification, self._stream.ptr)
-        self._rectification = rectification
 
     def _bind_outputs(self, outputs: Mapping[str, Any]) -> None:
         """Say where the outputs go: to the caller's arrays, where the device can write them."""

@@ -14,6 +14,7 @@ from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import convert, preprocess, rectify, refine
+from stereo_bp_ros.geometry import mapped_sides
 
 
 class Form(NamedTuple):
@@ -55,7 +56,7 @@ class Pipeline:
         self._arena, self._is_rectified = arena, plan.config.rectify
         image = plan.image_width, plan.image_height
         self.convert = (rectify.Rectify(context, plan.source, image, plan.downscale)
-                        if plan.config.rectify
+                        if mapped_sides(plan.config)
                         else convert.Convert(context, image, plan.downscale))
         self.preprocess = preprocess.Preprocess(context)
         matching: type[CudaMatching] = programs.matching('cuda', plan.config)

@@ -1,26 +1,16 @@
-"""What is said of images and results: too little texture, too near, rows that do not match."""
+"""What is said of images and results: too little texture, or too near."""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
-import threading
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 
-from stereo_bp_ros import checks, geometry
-from stereo_bp_ros.alignment import VerticalOffset, vertical_offset
+from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import Doubt, ignored_keys
-from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
-from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.types import DisparityFrame
 
 #: Every so many rows are looked at.
@@ -35,16 +25,6 @@ ENOUGH_AGAIN = 1.2
 
 #: Looks in a row after which a sentence begins or ends.
 LOOKS = 3
-
-#: The key of what is wrong with the rows of a pair.
-VERTICAL_OFFSET = Doubt.VERTICAL_OFFSET.value
-
-#: Estimates of the vertical offset whose median is reported. The first so many of an activation
-#: that lie within ``STABLE`` pixels are what a drift is compared with.
-ESTIMATES, STABLE = 5, 0.3
-
-#: Pairs in a row whose images must seem to be exchanged before pairs are rejected.
-EXCHANGED_PAIRS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,168 +142,3 @@ def _smallest_positive(config: MatcherConfig, calibration: Calibration) -> float
 def _depth(calibration: Calibration, disparity: float) -> float:
     """Metres; infinite where the disparity is none of a point in front of the cameras."""
     return calibration.focal_px * calibration.baseline_m / disparity if disparity > 0 else math.inf
-
-
-class OffsetMonitor:
-    """Follows the vertical offset of a node's pairs; for any number of threads.
-
-    ``offer`` only keeps the images: ``measure`` takes some 20 ms, in another thread than frames.
-
-    :param conditions: is told of an offset or a drift that is too large.
-    """
-
-    def __init__(self, conditions: Conditions) -> None:
-        self._conditions = conditions
-        self._lock = threading.Lock()
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget everything: what is measured next is what a drift is compared with."""
-        with self._lock:
-            self._maps: tuple[Rectification, dict[str, tuple[np.ndarray, np.ndarray]]] | None = (
-                None)
-            self._pair: tuple[RawImage, RawImage, MatcherConfig, Rectification | None] | None = (
-                None)
-            self._history = _History()
-            self._exchanged: list[checks.Finding] = []
-            self._exchanged_pairs = 0
-            self._conditions.clear(VERTICAL_OFFSET)
-
-    def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
-              rectification: Rectification | None = None) -> None:
-        """Leave a pair to be measured; from here on nobody may write into its images.
-
-        :param rectification: of raw images.
-        """
-        with self._lock:
-            self._pair = left, right, config, rectification
-
-    def measure(self, limit: float) -> None:
-        """Measure the pair that was left last, if there is a new one.
-
-        :param limit: rows; a larger offset or drift is a warning. 0 = measure no offset.
-        """
-        with self._lock:
-            pair, self._pair = self._pair, None
-            if not limit:
-                self._history = _History()
-                self._conditions.clear(VERTICAL_OFFSET)
-            history = self._history
-        if pair is None:
-            return
-        left, right, config, rectification = pair
-        greys = [self._grey(side, image, config, rectification)
-                 for side, image in zip(SIDES, (left, right), strict=True)]
-        estimate = _estimate(greys, config) if limit else None
-        # Rows that can be told were told within the range.
-        exchanged = checks.check_exchanged(*greys, config) if estimate is None else []
-        texts = []
-        if rectification is not None and limit and (
-                estimate is None or estimate.largest > limit):
-            raw = [to_8_bits(image, config.mono16_scale) for image in (left, right)]
-            as_they_come = _estimate(raw, config)
-            texts = [str(one) for one in checks.believe(checks.check_rectified_once(
-                as_they_come and as_they_come.largest, limit), config)]
-        with self._lock:
-            if self._history is not history:        # cleared in the meantime
-                return
-            self._exchanged, self._exchanged_pairs = exchanged, (
-                self._exchanged_pairs + 1 if exchanged else 0)
-            if limit:
-                history.add(estimate)
-            if VERTICAL_OFFSET not in ignored_keys(config.ignored_checks):
-                texts += history.warnings(limit)
-            self._conditions.hold(VERTICAL_OFFSET, Severity.WARN, *texts)
-
-    def rejections(self) -> list[checks.Finding]:
-        """Why pairs have to be rejected by what was measured; empty where they need not."""
-        with self._lock:
-            return self._exchanged if self._exchanged_pairs >= EXCHANGED_PAIRS else []
-
-    def _grey(self, side: str, image: RawImage, config: MatcherConfig,
-              rectification: Rectification | None) -> np.ndarray:
-        """uint8, rectified; the maps of the latest rectification are kept."""
-        grey = to_8_bits(image, config.mono16_scale)
-        if rectification is None:
-            return grey
-        maps = self._maps
-        if maps is None or maps[0] != rectification:
-            maps = self._maps = rectification, {
-                side: rectification.maps(side) for side in SIDES}
-        return cv2.remap(grey, *maps[1][side], cv2.INTER_LINEAR)
-
-    def report(self) -> dict[str, str]:
-        """Keys and values for people; empty where nothing was measured."""
-        with self._lock:
-            return self._history.report()
-
-
-def _estimate(greys: Sequence[np.ndarray], config: MatcherConfig) -> VerticalOffset | None:
-    left, right = greys
-    return vertical_offset(left, right, config.min_disparity, config.max_disparity)
-
-
-class _History:
-    """The last estimates, and what they are compared with."""
-
-    def __init__(self) -> None:
-        self._estimates: collections.deque[VerticalOffset | None] = collections.deque(
-            maxlen=ESTIMATES)
-        self._reference: VerticalOffset | None = None
-
-    def add(self, estimate: VerticalOffset | None) -> None:
-        self._estimates.append(estimate)
-        estimates = self._known_estimates()
-        if self._reference is None and len(estimates) == ESTIMATES and np.ptp(
-                [estimate.offset for estimate in estimates]) <= STABLE:
-            self._reference = self.median
-
-    def _known_estimates(self) -> list[VerticalOffset]:
-        return [estimate for estimate in self._estimates if estimate is not None]
-
-    @property
-    def median(self) -> VerticalOffset | None:
-        """Of the last estimates, field by field; None where most of them are unknown."""
-        estimates = self._known_estimates()
-        if 2 * len(estimates) <= ESTIMATES:
-            return None
-        offset, tilt, spread, points = np.median(
-            [dataclasses.astuple(estimate) for estimate in estimates], 0)
-        return VerticalOffset(float(offset), float(tilt), float(spread), int(points))
-
-    @property
-    def drift(self) -> VerticalOffset | None:
-        """The change since the reference; None without one."""
-        now, then = self.median, self._reference
-        if now is None or then is None:
-            return None
-        return dataclasses.replace(now, offset=now.offset - then.offset, tilt=now.tilt - then.tilt)
-
-    def warnings(self, limit: float) -> list[str]:
-        now, drift = self.median, self.drift
-        if now is None:
-            return []
-        texts = []
-        if now.largest > limit:
-            texts.append(
-                f'the rows of the two images miss each other by up to {now.largest:.2f} px '
-                f'(max_vertical_offset {limit:g}): the right image is {now.offset:.2f} px lower, '
-                f'and {now.tilt:.2f} px more at its right edge than at its left; calibrate the '
-                'cameras anew')
-        if drift is not None and drift.largest > limit:
-            texts.append(f'the rows of the two images have moved by up to {drift.largest:.2f} px '
-                         'since activation: has a camera moved in its mounting?')
-        return texts
-
-    def report(self) -> dict[str, str]:
-        if not self._estimates:
-            return {}
-        now, drift = self.median, self.drift
-        if now is None:
-            return {'vertical offset px': 'unknown'}
-        values = {'vertical offset px': f'{now.offset:.2f}', 'vertical tilt px': f'{now.tilt:.2f}',
-                  'vertical spread px': f'{now.spread:.2f}', 'vertical points': str(now.points)}
-        if drift is not None:
-            values |= {'vertical offset drift px': f'{drift.offset:.2f}',
-                       'vertical tilt drift px': f'{drift.tilt:.2f}'}
-        return values

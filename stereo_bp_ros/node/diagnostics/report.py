@@ -143,8 +143,9 @@ def input_status(report: Report) -> Status:
         for topic in report.infos if topic.seen and topic.silent > timeout]
     conditions += [
         c for c in report.conditions
-        if c.key in ('input', 'age', 'calibration', 'quality', 'vertical offset', 'clock',
-                     'clock jump', 'transport') or c.key.startswith('qos ')]
+        if c.key in ('input', 'age', 'calibration', 'calibration drift', 'quality',
+                     'vertical offset', 'clock', 'clock jump', 'transport')
+        or c.key.startswith('qos ')]
     return *_worst(conditions, IDLE if report.idle else 'receiving'), values
 
 

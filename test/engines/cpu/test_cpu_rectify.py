@@ -50,7 +50,7 @@ def rectified(raw: RawImage, found: Rectification, side: str, config: MatcherCon
               ) -> np.ndarray:
     size = found.rectified_width, found.rectified_height
     arrays = arrays_of(config, *size, (raw.width, raw.height))
-    rectify.fill_maps(found, arrays)
+    rectify.fill_maps(side, found.maps(side), arrays)
     grey = np.full(size[::-1], np.nan, np.float32)
     rectify.to_grey(raw, side, grey, config.mono16_scale, arrays)
     return grey
@@ -251,7 +251,7 @@ def test_no_frame_but_the_first_of_a_calibration_computes_maps_or_allocates(
         peak = tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-    assert len(calls) == 1
+    assert len(calls) == 2      # one for each side
     assert peak < shape[0] * shape[1]
 
 

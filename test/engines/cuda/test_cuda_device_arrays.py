@@ -83,6 +83,20 @@ def test_mirrored_and_reduced_images_are_copied_whole(log: Log, changes: dict[st
         assert parameters.disparity == out.array.ctypes.data
 
 
+def test_a_grey_image_on_the_device_goes_where_a_correction_reads_it_while_there_is_one(
+        log: Log) -> None:
+    rows = [random_rows(seed=seed) for seed in (1, 2)]
+    pair = [RawImage.from_dlpack(WithInterface(each)) for each in rows]
+    with StereoMatcher(CONFIG.replace(row_correction='correct')) as matcher:
+        for homography, place in ((None, 'grey'), ((1, 0, 0, 0, 1, 1.5, 0, 0, 1), 'raw')) * 2:
+            matcher.correct_rows(homography)
+            matcher.compute(*pair)
+            for side, expected in zip(('left', 'right'), rows, strict=True):
+                found = on_device(matcher, f'{side}_{place}', HEIGHT, WIDTH)
+                assert np.array_equal(found, expected)
+                found[:] = 0
+
+
 @pytest.mark.parametrize('way', WAYS)
 def test_results_of_every_frame_go_to_its_caller_s_address_and_are_what_the_caller_gave(
         log: Log, way: Callable[..., Any]) -> None:

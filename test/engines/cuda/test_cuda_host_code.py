@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.geometry import rectified_size
+from stereo_bp_ros.rectification import RightWarp
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import slow
 from test.engines.support.cuda_stand_in import Log, stand_in
@@ -179,6 +181,7 @@ CONFIGURATIONS = {
     'bytes': {'disparity_range': 128},
     'float32': {'message_type': 'float32'},
     'right': {'reference_image': 'right', 'smoothing_sigma': 0.7, 'preprocessing': 'residual'},
+    'corrected': {'row_correction': 'correct'},
     'raw': {'rectify': True, 'rectified_width': 160, 'rectified_height': 120},
     'refined': {'disp12_max_diff': 1, 'uniqueness_ratio': 5.0, 'texture_threshold': 3,
                 'filling': 'background', 'median_window_size': 5},
@@ -287,6 +290,44 @@ def test_maps_are_copied_once_for_a_calibration_and_no_frame_is_captured_again(
     engine.compute(*images, None, arrays, rectification(d=(0.1, 0, 0, 0)))
     assert copied == 2 * list(places.values())
     assert len(log.launched) == captured
+    engine.close()
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+def test_a_correction_launches_a_remap_only_while_there_is_one(log, monkeypatch, reference):
+    from cupy.cuda import runtime
+    copied = []
+    config = MatcherConfig(backend='cuda', row_correction='correct', reference_image=reference)
+    images = [RawImage.from_array(np.full((61, 97), grey, np.uint8)) for grey in (90, 110)]
+    arrays = {'disparity': OUTPUTS['disparity'].empty((61, 97))}
+
+    def launched(engine: Any, warp: RightWarp | None) -> list[str]:
+        log.launched.clear()
+        if warp is not None:
+            warp.prepare(None, 97, 61)
+        engine.compute(*images, None, arrays, None, warp)
+        return list(log.launched)
+
+    off = create_engine(config.replace(row_correction='off'), 97, 61)
+    plain = launched(off, None)
+    off.close()
+    engine = create_engine(config, 97, 61)
+    known = set(log.loaded)
+    monkeypatch.setattr(runtime, 'memcpyAsync', lambda to, _from, size, *_: copied.append(
+        (to, size)))
+    assert launched(engine, None) == plain
+    first, second = (RightWarp((1, 0, 0, 0, 1, rows, 0, 0, 1)) for rows in (1.5, 2.0))
+    corrected = launched(engine, first)
+    remap, others = 'frame/convert.cu: rectify<uint8>', 'frame/convert.cu: convert<uint8>'
+    assert corrected.count(remap) == corrected.count(others) == 1
+    assert [name for name in corrected if name not in (remap, others)] == [
+        name for name in plain if name != others]
+    # No frame is captured again, and the maps change with the homography alone.
+    assert not any([launched(engine, warp) for warp in (second, None, second)])
+    maps = [(engine._arena.device[name], engine._arena.nbytes[name])
+            for name in ('right_map', 'right_map_parts')]
+    assert copied == 2 * maps
+    assert set(log.loaded) == known
     engine.close()
 
 

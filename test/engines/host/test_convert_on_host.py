@@ -62,8 +62,9 @@ def check(config: MatcherConfig, pair: tuple[RawImage, ...],
         nbytes={spec.name: spec.nbytes for spec in (*plan.pinned.arrays, *plan.memory.arrays)})
     stage = convert.Convert(Context(TYPICAL, config, plan.width, plan.height, arena),
                             (width, height), config.downscale)
+    readings = convert.reading(pair[0]), convert.reading(pair[1])
     if sources in (None, convert.STAGED):
-        places = stage.places((pair[0], pair[1]))
+        places = stage.places((pair[0], pair[1]), readings)
         for name, raw, place in zip(('left_raw', 'right_raw'), pair, places, strict=True):
             if raw.is_on_device:
                 convert.copy(raw, place, 0)
@@ -72,7 +73,6 @@ def check(config: MatcherConfig, pair: tuple[RawImage, ...],
         sources = sources or places
     else:
         here.view('sources')[:] = [raw.data.ctypes.data for raw in pair]
-    readings = convert.reading(pair[0]), convert.reading(pair[1])
     stage.enqueue_upload(0, readings, sources, 0)
     stage.enqueue(0, readings, 0)
     grey = stage.grey(readings)

@@ -1,4 +1,4 @@
-"""The kernel that rectifies, run on the host, leaves the bits of the CPU engine."""
+"""The kernel of images that go through maps, on the host, leaves the bits of the CPU engine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage, Rectification, geometry
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import rectify as on_cpu
+from stereo_bp_ros.engines.cpu.stages.convert import to_grey as to_plain_grey
 from stereo_bp_ros.engines.cpu.stages.preprocess import to_means
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert, rectify
 from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.rectification import Maps, RightWarp
+from stereo_bp_ros.stamps import SIDES
 from test.engines.support.host_arena import HostArena
 from test.engines.support.pairs import random_raw
 from test.raw_cameras import MODELS, camera_info, rectification
@@ -25,9 +28,12 @@ pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'
               pytest.mark.usefixtures('host_kernels')]
 
 
-def of_kernel(config: MatcherConfig, pair: tuple[RawImage, RawImage], found: Rectification
-              ) -> tuple[np.ndarray, np.ndarray]:
-    """Both rectified grey images as the stage leaves them, in the order of matching."""
+def of_kernel(config: MatcherConfig, pair: tuple[RawImage, RawImage], maps: dict[str, Maps],
+              is_warped: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Both grey images as the stage leaves them, in the order of matching.
+
+    :param maps: by side of the camera.
+    """
     plan = plan_of(config, pair[0].width, pair[0].height)
     arena = HostArena(plan.memory)
     context = Context(TYPICAL, config, plan.width, plan.height, arena)
@@ -39,33 +45,45 @@ def of_kernel(config: MatcherConfig, pair: tuple[RawImage, RawImage], found: Rec
         matched.reverse()
     for name, (raw, side) in zip(sides, matched, strict=True):
         convert.stage(raw, arena.view(f'{name}_raw'))
-        arena.view(f'{name}_map')[...], arena.view(f'{name}_map_parts')[...] = found.maps(side)
-    readings = convert.reading(matched[0][0]), convert.reading(matched[1][0])
+        if side in maps:
+            arena.view(f'{side}_map')[...], arena.view(f'{side}_map_parts')[...] = maps[side]
+    readings = stage.readings((matched[0][0], matched[1][0]), is_warped)
     assert stage.enqueue(0, readings, 0)
     grey = stage.grey(readings)
     return arena.view(f'left_{grey}').copy(), arena.view(f'right_{grey}').copy()
 
 
-def of_cpu(config: MatcherConfig, raw: RawImage, side: str, found: Rectification) -> np.ndarray:
+def of_cpu(config: MatcherConfig, raw: RawImage, side: str, maps: Maps | None) -> np.ndarray:
+    """:param maps: None = the image is converted as it comes."""
     size = geometry.rectified_size(config, raw.width, raw.height)
     source = raw.width, raw.height
     arrays = {name: np.full(shape, 91, kind) for name, shape, kind in (
         *geometry.map_arrays(config, *size), *scratch.convert(*source),
         *scratch.rectify(config, *size, source))}
-    on_cpu.fill_maps(found, arrays)
     grey = np.empty(size[::-1], np.float32)
-    on_cpu.to_grey(raw, side, grey, config.mono16_scale, arrays)
-    if config.downscale > 1:
-        whole, factor = grey, config.downscale
+    scale, factor = config.mono16_scale, config.downscale
+    if maps is not None:
+        on_cpu.fill_maps(side, maps, arrays)
+        on_cpu.to_grey(raw, side, grey, scale, arrays)
+        scale = 1.0
+    else:
+        to_plain_grey(raw, grey, scale if factor == 1 else 1.0, arrays)
+    if factor > 1:
+        whole = grey
         grey = np.empty(geometry.reduced_size(config, *source)[::-1], np.float32)
-        to_means(whole, factor, 1.0 if raw.layout.bits == 16 else None, grey)
+        to_means(whole, factor, scale if raw.layout.bits == 16 else None, grey)
     return grey[:, ::-1] if config.reference_image == 'right' else grey
 
 
-def check(config: MatcherConfig, pair: tuple[RawImage, RawImage], found: Rectification) -> None:
-    images = of_kernel(config, pair, found)
-    expected = [of_cpu(config, raw, side, found)
-                for raw, side in zip(pair, ('left', 'right'), strict=True)]
+def check(config: MatcherConfig, pair: tuple[RawImage, RawImage],
+          found: Rectification | None = None, warp: RightWarp | None = None) -> None:
+    maps = {} if found is None else {side: found.maps(side) for side in SIDES}
+    if warp is not None:
+        warp.prepare(found, *geometry.rectified_size(config, pair[0].width, pair[0].height))
+        maps['right'] = warp.maps
+    images = of_kernel(config, pair, maps, warp is not None)
+    expected = [of_cpu(config, raw, side, maps.get(side))
+                for raw, side in zip(pair, SIDES, strict=True)]
     if config.reference_image == 'right':
         expected.reverse()
     for image, wanted in zip(images, expected, strict=True):
@@ -109,3 +127,34 @@ def test_rectified_images_of_another_size_have_the_bits_of_the_cpu(size: tuple[i
         found = Rectification.from_camera_info(*(
             camera_info(side, model=model, d=d) for side in ('left', 'right')), *size)
         check(config, tuple(random_raw('rgb8', 97, 61, seed) for seed in (1, 2)), found)
+
+
+WARP = (1.003, 0.02, -1.4, -0.015, 1.004, 1.7, 2e-6, 1e-6, 1.0)
+WARPED = CONFIG.replace(rectify=False, row_correction='correct')
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('encodings', [
+    *((encoding, encoding) for encoding in sorted(ENCODINGS)), ('mono8', 'mono16'),
+    ('mono16', 'mono8'), ('bgr8', 'mono16'), ('bayer_grbg16', 'nv24')], ids='-'.join)
+def test_the_right_image_alone_is_warped_to_the_bits_of_the_cpu(encodings: tuple[str, str],
+                                                                reference: str) -> None:
+    pair = (random_raw(encodings[0], 98, 60, 1, big_endian=reference == 'right'),
+            random_raw(encodings[1], 98, 60, 2))
+    for factor in (1, 2, 3) if encodings[1] in ('mono8', 'mono16') else (1,):
+        check(WARPED.replace(reference_image=reference, disparity_range=8, downscale=factor),
+              pair, warp=RightWarp(WARP))
+
+
+@pytest.mark.parametrize('size', [(2, 2), (40, 3), (3, 40), (33, 9), (129, 70)])
+def test_images_of_any_size_are_warped_to_the_bits_of_the_cpu(size: tuple[int, int]) -> None:
+    check(WARPED, tuple(random_raw('mono8', *size, seed) for seed in (1, 2)),
+          warp=RightWarp((1, 0, 0.4, 0, 1, -0.3, 0, 0, 1)))
+
+
+@pytest.mark.parametrize(('model', 'd'), MODELS)
+def test_a_raw_right_image_is_warped_and_rectified_at_once(model: str, d: tuple[float, ...]
+                                                           ) -> None:
+    found = rectification(model=model, d=d)
+    check(CONFIG.replace(row_correction='correct'),
+          tuple(random_raw('rgb8', 97, 61, seed) for seed in (1, 2)), found, RightWarp(WARP))

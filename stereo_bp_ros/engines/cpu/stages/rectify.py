@@ -1,4 +1,4 @@
-"""Stage ``convert`` of raw images: grey values, and these rectified."""
+"""Stage ``convert`` of images that go through maps: grey values, and these rectified."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import numpy as np
 
 from stereo_bp_ros.engines.cpu.stages import convert
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.rectification import Maps
 
 
-def fill_maps(rectification: Rectification, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Compute the maps of both sides, once for a calibration.
+def fill_maps(side: str, maps: Maps, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Take over the maps of a side, once for a calibration.
 
-    :param arrays: ``left_map``, ``right_map`` int16 H x W x 2 and ``left_map_parts``,
-        ``right_map_parts`` uint16 H x W, filled.
+    :param arrays: of ``left`` ``left_map`` int16 H x W x 2 and ``left_map_parts`` uint16 H x W,
+        filled.
     """
-    for side in SIDES:
-        arrays[f'{side}_map'][:], arrays[f'{side}_map_parts'][:] = rectification.maps(side)
+    arrays[f'{side}_map'][:], arrays[f'{side}_map_parts'][:] = maps
 
 
 def to_grey(raw: RawImage, side: str, grey: np.ndarray[Any, Any], scale: float,

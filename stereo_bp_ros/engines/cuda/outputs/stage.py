@@ -77,7 +77,7 @@ class Outputs:
         return Finished(device['parameters'] + PARAMETER_BYTES, device['final'],
                         device[reference.name], stamp, self._arena.stamp('end'), device['ended'],
                         *self._image, self._factor * self._config.min_disparity,
-                        *reference.reading, *size, reference.is_mirrored)
+                        *reference.reading[:3], *size, reference.is_mirrored)
 
     def _launch(self, stream: int, file: str, name: str, argument: ctypes.Structure) -> None:
         width, height = self._image

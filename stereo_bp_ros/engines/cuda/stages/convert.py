@@ -15,6 +15,8 @@ from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.images import ENCODINGS, RawImage
+from stereo_bp_ros.rectification import Maps
+from stereo_bp_ros.stamps import SIDES
 
 #: Threads of a block, and blocks that suffice for the speed of the bus.
 UPLOAD_THREADS, MAX_UPLOAD_BLOCKS = 256, 64
@@ -43,11 +45,15 @@ STAGED, ANYWHERE = (0, 0), (-1, -1)
 
 
 class Reading(NamedTuple):
-    """How the bytes of an image are to be read; ``Source`` in ``convert.cu``."""
+    """How the bytes of an image are to be read; ``Source`` in ``convert.cu``.
+
+    is_mapped: its grey values are those of an image that goes through maps.
+    """
 
     layout: int
     pixel_bytes: int
     first: int
+    is_mapped: bool = False
 
     @property
     def is_8bit(self) -> bool:
@@ -57,7 +63,7 @@ class Reading(NamedTuple):
     @property
     def is_grey(self) -> bool:
         """Whether the bytes are the grey values."""
-        return self.layout == CHANNEL and self.pixel_bytes == 1
+        return self.layout == CHANNEL and self.pixel_bytes == 1 and not self.is_mapped
 
 
 @declared_in('frame/convert.cu', 'Segment')
@@ -221,12 +227,29 @@ class Convert:
         """Name of the arrays on the device that the bytes go to."""
         return 'raw' if self.is_needed(readings) else 'grey'
 
-    def places(self, pair: tuple[RawImage, RawImage]) -> Sources:
+    def readings(self, pair: tuple[RawImage, RawImage], is_warped: bool
+                 ) -> tuple[Reading, Reading]:
+        """How both images are read, as they are matched.
+
+        :param is_warped: the right camera's goes through maps, at least.
+        """
+        return reading(pair[0]), reading(pair[1])
+
+    def fill_maps(self, side: str, maps: Maps, stream: int) -> None:
+        """Copy the maps of a camera to the device. The stream is done when this returns."""
+        from cupy.cuda import runtime
+        for name, values in zip(('map', 'map_parts'), maps, strict=True):
+            runtime.memcpyAsync(self._arena.device[f'{side}_{name}'], values.ctypes.data,
+                                values.nbytes, runtime.memcpyHostToDevice, stream)
+        runtime.streamSynchronize(stream)       # while ``maps`` live
+
+    def places(self, pair: tuple[RawImage, RawImage], readings: tuple[Reading, Reading]
+               ) -> Sources:
         """Where the bytes of images are once they are copied, of which one is on the device.
 
         What is on the device goes where ``upload`` would bring it, which then has less to do.
         """
-        target = self._target((reading(pair[0]), reading(pair[1])))
+        target = self._target(readings)
         left, right = (
             self._arena.device[f'{side}_{target}'] if raw.is_on_device
             else self._arena.host_address[f'{side}_raw']
@@ -270,20 +293,29 @@ class Convert:
         """Make grey values of the bytes; False where they are those already."""
         if not self.is_needed(readings):
             return False
-        name = f'convert<{KINDS[self.grey(readings)]}>'
-        compiler.kernel(self._device, 'frame/convert.cu', name).launch(
-            stream, (-(-self._width // CONVERT_BLOCK[0]), -(-self._height // CONVERT_BLOCK[1]),
-                     2), CONVERT_BLOCK, 0,
-            _Conversion(self._sources(readings), self._width, self._height, *self._image,
-                        self._factor, self.is_mirrored,
-                        self._config.mono16_scale / self._factor**2, stamp))
+        self._enqueue_conversion(stream, readings, SIDES, stamp)
         return True
 
-    def _sources(self, readings: tuple[Reading, Reading]) -> ctypes.Array[Source]:
+    def _enqueue_conversion(self, stream: int, readings: tuple[Reading, Reading],
+                            sides: tuple[str, ...], stamp: int | None) -> None:
+        """:param sides: of the images that are converted, as they are matched."""
+        self._launch(stream, f'convert<{KINDS[self.grey(readings)]}>', len(sides), _Conversion(
+            self._sources(readings, sides), self._width, self._height, *self._image,
+            self._factor, self.is_mirrored, self._config.mono16_scale / self._factor**2, stamp))
+
+    def _launch(self, stream: int, name: str, images: int, argument: ctypes.Structure) -> None:
+        columns, rows, _ = CONVERT_BLOCK
+        compiler.kernel(self._device, 'frame/convert.cu', name).launch(
+            stream, (-(-self._width // columns), -(-self._height // rows), images),
+            CONVERT_BLOCK, 0, argument)
+
+    def _sources(self, readings: tuple[Reading, Reading], sides: tuple[str, ...]
+                 ) -> ctypes.Array[Source]:
         device, grey = self._arena.device, self.grey(readings)
         return (Source * 2)(*(
-            Source(device[f'{side}_raw'], device[f'{side}_{grey}'], *each)
-            for side, each in zip(('left', 'right'), readings, strict=True)))
+            Source(device[f'{side}_raw'], device[f'{side}_{grey}'], each.layout,
+                   each.pixel_bytes, each.first)
+            for side, each in zip(SIDES, readings, strict=True) if side in sides))
 
 
 def kernels() -> list[str]:

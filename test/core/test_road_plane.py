@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation import road_plane
-from stereo_bp_ros.evaluation.road_plane import Plane, fit_road
+from stereo_bp_ros import road_plane
+from stereo_bp_ros.road_plane import Plane, fit_road
 
 ROW, COLUMN = np.mgrid[:120, :160].astype(float)
 ROAD = Plane(0.02, 0.4, -20)            # infinitely far in row 46 at the middle column

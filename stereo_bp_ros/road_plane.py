@@ -6,9 +6,12 @@ A plane in space is one over the image, too: disparity = a x column + b x row + 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+
+from stereo_bp_ros.camera import Calibration
 
 TOLERANCE_PX = 1.0
 """Most that the disparity of a pixel of the plane differs from it, pixels."""
@@ -84,6 +87,23 @@ def fit_road(disparity: np.ndarray, valid: np.ndarray, infinity: float = 0.0) ->
     residual = residual[np.abs(residual) <= TOLERANCE_PX]
     return RoadFit(Plane(*plane.tolist()), len(points), residual.size,
                    float(np.square(residual).sum()))
+
+
+def height_above(plane: Plane, calibration: Calibration, stride: int = 1) -> float:
+    """Height of the camera above a road, metres.
+
+    With disparity = f t / Z, and column and row by x = f X / Z and y = f Y / Z, the plane is
+    a f X + b f Y + c' Z = f t. As b is much the largest, the height is nearly t / b: an offset of
+    all disparities, as a yaw makes it, tilts the road and leaves its height, and so does another
+    focal length of both cameras. A wrong baseline does not.
+
+    plane:  over disparities that are 0 at infinity.
+    stride: columns and rows of the image from one column and row of the plane to the next.
+    """
+    focal, focal_y = calibration.focal_px, calibration.focal_y_px
+    a, b = plane.a / stride, plane.b / stride
+    forward = plane.c + a * calibration.cx_left + b * calibration.cy
+    return focal * calibration.baseline_m / math.hypot(a * focal, b * focal_y, forward)
 
 
 def _planes(triples: np.ndarray) -> np.ndarray:

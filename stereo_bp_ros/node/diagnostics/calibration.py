@@ -1,0 +1,264 @@
+"""What rows do not show of a calibration: a yaw, by motion and far points; and the road's height.
+
+Measured in the thread beside frames, from pairs that the worker leaves now and then.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import threading
+
+import cv2
+import numpy as np
+
+from stereo_bp_ros import calibration_checks as checks
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.findings import Finding, believe
+from stereo_bp_ros.grey import to_8_bits
+from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.road_plane import fit_road, height_above
+from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.yaw import (
+    DisparityOffset,
+    FarPoints,
+    disparity_offset,
+    far_points,
+    match_points,
+)
+
+#: The key of what is wrong with a calibration whose rows match.
+CALIBRATION_DRIFT = 'calibration drift'
+
+#: Seconds that measurements count for, and from one to the next.
+WINDOW_S, INTERVAL_S = 60.0, 1.8
+
+#: Seconds between two pairs whose motion is measured.
+MIN_MOTION_S, MAX_MOTION_S = 0.2, 1.5
+
+#: Measurements that are needed, and far points in all of them.
+MIN_ESTIMATES, MIN_FAR = 5, 20
+
+#: An offset is told from so many pixels and standard deviations on, and until it falls below.
+MIN_OFFSET_PX, NO_OFFSET_PX, SIGNIFICANT = 1.0, 0.75, 5.0
+
+#: Share of the far points behind infinity from which it is told, and how many there must be.
+MIN_BEHIND, MIN_BEHIND_POINTS = 0.05, 5
+
+#: Share of the lower half of the image that a road has at least.
+MIN_ROAD = 0.2
+
+#: The plane of the road is fitted to every so-many-th row and column.
+STRIDE = 4
+
+#: From a median absolute deviation to the standard deviation of a median.
+_MEDIAN_SIGMA = 1.4826 * 1.2533
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pair:
+    left: RawImage
+    right: RawImage
+    config: MatcherConfig
+    rectification: Rectification | None
+    calibration: Calibration
+    stamp_ns: int
+    disparity: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measurement:
+    stamp_ns: int
+    far: FarPoints
+    offset: DisparityOffset | None
+    height_m: float | None
+
+
+class CalibrationMonitor:
+    """Follows what rows do not show of a calibration; for any number of threads.
+
+    ``offer`` only keeps the images: ``measure`` takes some 100 ms, in another thread than frames.
+
+    :param conditions: is told of what does not fit the calibration.
+    """
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions = conditions
+        self._camera_height = 0.0
+        self._lock = threading.Lock()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._pairs: collections.deque[_Pair] = collections.deque(maxlen=2)
+            self._history = _History()
+            self._conditions.clear(CALIBRATION_DRIFT)
+
+    def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
+              rectification: Rectification | None, calibration: Calibration, stamp_ns: int,
+              frame: DisparityFrame) -> None:
+        """Leave a pair to be measured; from here on nobody may write into its images.
+
+        :param rectification: of raw images.
+        :param frame: of the pair; its road is fitted where it has a disparity.
+        """
+        disparity = None
+        if frame.disparity is not None and self._camera_height:
+            sample = frame.disparity[::STRIDE, ::STRIDE]
+            disparity = np.where(sample >= np.float32(frame.min_disparity), sample,
+                                 np.float32(np.nan))
+        pair = _Pair(left, right, config, rectification, calibration, stamp_ns, disparity)
+        with self._lock:
+            self._pairs.append(pair)
+
+    def measure(self, camera_height: float) -> None:
+        """Measure the two pairs that were left last, if they are new.
+
+        :param camera_height: of the camera above the road, metres; 0 = unknown.
+        """
+        with self._lock:
+            self._camera_height = camera_height
+            pairs, history = list(self._pairs), self._history
+            if len(pairs) < 2 or history.is_recent(pairs[1].stamp_ns):
+                return
+            self._pairs.clear()
+        before, now = pairs
+        if before.calibration != now.calibration or before.stamp_ns >= now.stamp_ns:
+            self.clear()
+            return
+        measurement = _measure(before, now)
+        with self._lock:
+            if self._history is not history:        # cleared in the meantime
+                return
+            history.add(measurement, now.calibration)
+            findings = history.findings(now.calibration, camera_height)
+            self._conditions.hold(CALIBRATION_DRIFT, Severity.WARN, *map(str, believe(
+                findings, now.config)))
+
+    def report(self) -> dict[str, str]:
+        """Keys and values for people; empty where nothing was measured."""
+        with self._lock:
+            return self._history.report()
+
+
+def _measure(before: _Pair, now: _Pair) -> _Measurement:
+    last, seconds = before.config.max_disparity, (now.stamp_ns - before.stamp_ns) * 1e-9
+    left, right, later_left, later_right = _greys(before, now)
+    points, _ = match_points(left, right, before.calibration, last)
+    offset = None
+    if MIN_MOTION_S <= seconds <= MAX_MOTION_S and left.shape == later_left.shape:
+        offset = disparity_offset(left, points, later_left, later_right, now.calibration, last)
+    return _Measurement(now.stamp_ns, far_points(points, before.calibration), offset,
+                        _height(now))
+
+
+def _greys(*pairs: _Pair) -> list[np.ndarray]:
+    """uint8 H x W, left and right of each pair, rectified."""
+    found = []
+    for side in SIDES:
+        maps = None
+        for k, pair in enumerate(pairs):
+            image = pair.left if side == 'left' else pair.right
+            grey = to_8_bits(image, pair.config.mono16_scale)
+            if pair.rectification is not None:
+                if maps is None or pair.rectification != pairs[k - 1].rectification:
+                    maps = pair.rectification.maps(side)
+                grey = cv2.remap(grey, *maps, cv2.INTER_LINEAR)
+            found.append(grey)
+    return found[::2] + found[1::2]
+
+
+def _height(pair: _Pair) -> float | None:
+    """Of the camera above the road, metres; None where no road is seen."""
+    if pair.disparity is None:
+        return None
+    road = fit_road(pair.disparity, np.isfinite(pair.disparity))
+    if road is None or road.inliers < MIN_ROAD * road.pixels:
+        return None
+    return height_above(road.plane, pair.calibration, STRIDE)
+
+
+class _History:
+    """The measurements of the last ``WINDOW_S``, and what they add up to."""
+
+    def __init__(self) -> None:
+        self._calibration: Calibration | None = None
+        self._measurements: collections.deque[_Measurement] = collections.deque()
+        self._is_told = False
+
+    def is_recent(self, stamp_ns: int) -> bool:
+        """Whether the last measurement is too recent for another one."""
+        return bool(self._measurements) and (
+            0 <= stamp_ns - self._measurements[-1].stamp_ns < INTERVAL_S * 1e9)
+
+    def add(self, measurement: _Measurement, calibration: Calibration) -> None:
+        if self._calibration != calibration or (
+                self._measurements and measurement.stamp_ns < self._measurements[-1].stamp_ns):
+            self._measurements.clear()
+        self._calibration = calibration
+        self._measurements.append(measurement)
+        while measurement.stamp_ns - self._measurements[0].stamp_ns > WINDOW_S * 1e9:
+            self._measurements.popleft()
+
+    @property
+    def offset(self) -> DisparityOffset | None:
+        """Median with its standard deviation; None where too little was measured."""
+        offsets = [one.offset for one in self._measurements if one.offset is not None]
+        if len(offsets) < MIN_ESTIMATES:
+            return None
+        values = np.array([one.offset for one in offsets])
+        median = float(np.median(values))
+        spread = max(float(np.median(np.abs(values - median))),
+                     float(np.median([one.sigma for one in offsets])))
+        return DisparityOffset(median, _MEDIAN_SIGMA * spread / math.sqrt(len(values)))
+
+    @property
+    def far(self) -> FarPoints:
+        """Of all measurements together."""
+        parts = [one.far for one in self._measurements]
+        behind = [one.offset for one in parts if one.behind]
+        return FarPoints(sum(one.number for one in parts), sum(one.behind for one in parts),
+                         float(np.median(behind)) if behind else 0.0)
+
+    @property
+    def height(self) -> float | None:
+        """Median, metres; None where too few roads were seen."""
+        heights = [one.height_m for one in self._measurements if one.height_m is not None]
+        return float(np.median(heights)) if len(heights) >= MIN_ESTIMATES else None
+
+    def findings(self, calibration: Calibration, camera_height: float) -> list[Finding]:
+        findings = []
+        offset, far = self.offset, self.far
+        if offset is not None:
+            limit = NO_OFFSET_PX if self._is_told else MIN_OFFSET_PX
+            self._is_told = abs(offset.offset) >= max(limit, SIGNIFICANT * offset.sigma)
+            if self._is_told:
+                findings = checks.check_yaw(offset.offset, calibration)
+        elif (far.number >= MIN_FAR and far.behind >= max(MIN_BEHIND_POINTS,
+                                                        MIN_BEHIND * far.number)):
+            findings = checks.check_yaw(far.offset, calibration, far.behind, far.number)
+        height = self.height
+        if height is not None and camera_height:
+            findings += checks.check_camera_height(height, camera_height, calibration)
+        return findings
+
+    def report(self) -> dict[str, str]:
+        if not self._measurements or self._calibration is None:
+            return {}
+        offset, far, height = self.offset, self.far, self.height
+        values = {'far points': str(far.number), 'behind infinity': str(far.behind),
+                  'disparity offset px': 'unknown'}
+        if offset is not None:
+            values |= {'disparity offset px': f'{offset.offset:.2f}',
+                       'disparity offset sigma px': f'{offset.sigma:.2f}',
+                       'yaw degrees':
+                           f'{checks.yaw_degrees(offset.offset, self._calibration):.3f}'}
+        if height is not None:
+            values['camera height m'] = f'{height:.2f}'
+        return values

@@ -1,0 +1,142 @@
+"""Rows of pairs that are evaluated: undone along a sequence, whoever matches, or by one pair."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation import rows
+from stereo_bp_ros.evaluation.rows import RowTracker, follows, undo_rows
+from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.evaluation.sources import ChunkReader, Input, Pair, Sources, pair_of_street
+from test.cases import every
+
+CONFIG = MatcherConfig(backend='cpu', disparity_range=32, levels=2, iterations=2,
+                       row_correction='correct')
+CONFIGS = {'own': CONFIG}
+LOWER_PX = 1.5
+
+
+@functools.cache
+def street(lower_px: float = LOWER_PX, frames: int = 16) -> tuple[Pair, ...]:
+    scene = RoadSequence(width=320, height=160, max_disparity=30, rate_hz=5, frames=frames,
+                         misalignment=Misalignment(vertical_offset_px=lower_px))
+    return tuple(pair_of_street(scene, place) for place in range(frames))
+
+
+def undone(tracker: RowTracker, pairs: tuple[Pair, ...] | list[Pair]) -> list[float]:
+    """Rows that are undone in each pair, in its middle."""
+    found = []
+    for pair in pairs:
+        correction = tracker.corrections(pair, CONFIGS)['own']
+        middle = np.array([160.0]), np.array([80.0])
+        found.append(0.0 if correction is None else float(correction.rows(*middle)[0]))
+    return found
+
+
+def without_stamps(pairs: tuple[Pair, ...]) -> Iterator[Pair]:
+    return (dataclasses.replace(pair, stamp_ns=None) for pair in pairs)
+
+
+def test_rows_of_a_sequence_are_undone_within_two_seconds_and_stay_so() -> None:
+    found = undone(RowTracker(), street())
+    assert found[0] == 0
+    assert found[10] == pytest.approx(LOWER_PX, abs=0.1)
+    assert np.ptp(found[10:]) < 0.1
+    assert undone(RowTracker(), street(0.0)) == [0.0] * 16
+
+
+def test_a_pair_without_a_stamp_is_left_as_it_is_unless_it_is_asked_for() -> None:
+    pairs = list(without_stamps(street()[:3]))
+    assert undone(RowTracker(), pairs) == [0, 0, 0]
+    assert undone(RowTracker(['other']), pairs) == [0, 0, 0]
+    assert undone(RowTracker(['own']), pairs) == pytest.approx([LOWER_PX] * 3, abs=0.1)
+    assert undone(RowTracker(['own']), list(without_stamps(street(0.0)[:3]))) == [0, 0, 0]
+
+
+def test_a_gap_in_the_stamps_starts_over() -> None:
+    tracker = RowTracker()
+    assert undone(tracker, street())[-1] > 1
+    later = [dataclasses.replace(pair, stamp_ns=(pair.stamp_ns or 0) + 10**11)
+             for pair in street()[:2]]
+    assert not follows(later[0], street()[-1])
+    assert undone(tracker, later)[0] == 0
+
+
+def test_whoever_goes_on_with_a_tracker_undoes_the_same() -> None:
+    whole = undone(RowTracker(), street())
+    tracker = RowTracker()
+    begin = undone(tracker, street()[:7])
+    assert begin + undone(pickle.loads(pickle.dumps(tracker)), street()[7:]) == whole
+    assert begin + undone(copy.deepcopy(tracker), street()[7:]) == whole
+
+
+def test_pairs_are_measured_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    measure = rows.measure_rows
+
+    def counted(pair: Pair, config: MatcherConfig) -> np.ndarray:
+        measured.append(pair.name)
+        return measure(pair, config)
+
+    monkeypatch.setattr(rows, 'measure_rows', counted)
+    tracker = RowTracker()
+    for pair in street():
+        tracker.corrections(pair, {'own': CONFIG, 'same': CONFIG.replace(levels=3),
+                                   'off': CONFIG.replace(row_correction='off')})
+    assert len(measured) <= 6
+    assert measured[:2] == ['000000', '000001']
+
+
+def test_a_matcher_that_undoes_rows_has_fewer_wrong_pixels_and_says_what_it_undoes() -> None:
+    pytest.importorskip('numba')
+    off = CONFIG.replace(row_correction='off')
+    pairs = list(without_stamps(street()[:1]))
+    with Evaluation({'own': CONFIG, 'off': off}, method=Method(1, consistency=True,
+                                                               alone=('own',))) as evaluation:
+        result = evaluation.judge(pairs[0]).result
+    own, other = result.matchers['own'], result.matchers['off']
+    assert own.row_correction_px == pytest.approx(LOWER_PX, abs=0.15)
+    assert other.row_correction_px is None
+    assert own.frame.whole.filled.bad_known(3) < 0.7 * other.frame.whole.filled.bad_known(3)
+    # The mirrored pair and the grey values have the same rows.
+    consistency = [one.frame.consistency for one in (own, other)]
+    figures = [one.as_dict() for one in consistency if one is not None]
+    assert (figures[0]['grey_mean'] or 0) < 0.8 * (figures[1]['grey_mean'] or 0)
+    assert (figures[0]['confirmed'] or 0) > (figures[1]['confirmed'] or 0)
+
+
+def test_grey_values_are_those_of_an_image_whose_rows_match() -> None:
+    lower, = without_stamps(street()[:1])
+    correction = RowTracker(['own']).corrections(lower, CONFIGS)['own']
+    assert isinstance(lower.right, np.ndarray)
+    right = street(0.0)[0].right
+    assert isinstance(right, np.ndarray)
+    difference = [np.abs(image[20:140, 20:300].astype(float) - right[20:140, 20:300]).mean()
+                  for image in (undo_rows(lower.right, correction), lower.right)]
+    assert difference[0] < 0.4 * difference[1]
+    assert undo_rows(right, None) is right
+
+
+def test_workers_undo_what_one_process_undoes() -> None:
+    scale = pytest.importorskip('stereo_bp_ros.evaluation.scale')
+    scene = RoadSequence(width=320, height=160, max_disparity=30, rate_hz=5, frames=16,
+                         misalignment=Misalignment(vertical_offset_px=LOWER_PX))
+    sources = Sources([Input('street', scene)])
+    found: list[float] = []
+    with ChunkReader() as reader:
+        for chunk in scale._with_rows(sources.chunks(5), scale.Plan(CONFIGS)):
+            assert chunk.rows is not None
+            found += undone(chunk.rows, list(reader.read(chunk)))
+    assert found == undone(RowTracker(), street())
+    off = scale.Plan({'own': CONFIG.replace(row_correction='measure')})
+    assert every(chunk.rows is None for chunk in scale._with_rows(sources.chunks(5), off))

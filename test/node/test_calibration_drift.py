@@ -1,0 +1,168 @@
+"""What a node says of a calibration whose rows match: a yaw, and the height of the road."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.node.diagnostics import calibration as drift
+from stereo_bp_ros.node.diagnostics.calibration import CALIBRATION_DRIFT, CalibrationMonitor
+from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.types import DisparityFrame, ValidWindow
+from stereo_bp_ros.yaw import DisparityOffset, FarPoints
+
+CONFIG = MatcherConfig(disparity_range=64)
+HALF_SECOND = 500_000_000
+
+
+@functools.cache
+def street(yaw: float) -> RoadSequence:
+    return RoadSequence(width=640, height=240, frames=600, misalignment=Misalignment(yaw_deg=yaw))
+
+
+def frame_of(disparity: np.ndarray | None) -> DisparityFrame:
+    return DisparityFrame(disparity, None, None, 0.0, 63.0, 1 / 16, ValidWindow(0, 0, 640, 240),
+                          {}, 'cpu')
+
+
+class Drive:
+    """A monitor, and two pairs of a street to measure every two seconds."""
+
+    def __init__(self, calibration: Calibration, config: MatcherConfig = CONFIG) -> None:
+        self.logged: list[str] = []
+        self.conditions = Conditions(lambda level, text: self.logged.append(text))
+        self.monitor = CalibrationMonitor(self.conditions)
+        self.calibration, self.config = calibration, config
+
+    def offer(self, stamp_ns: int, left: np.ndarray, right: np.ndarray,
+              disparity: np.ndarray | None = None) -> None:
+        self.monitor.offer(RawImage.from_array(left), RawImage.from_array(right), self.config,
+                           None, self.calibration, stamp_ns, frame_of(disparity))
+
+    def measure(self, camera_height: float = 0.0) -> str:
+        """The texts after another measurement."""
+        self.monitor.measure(camera_height)
+        return ' '.join(c.text for c in self.conditions.active(CALIBRATION_DRIFT))
+
+
+def drive(yaw: float, seconds: int, config: MatcherConfig = CONFIG) -> tuple[Drive, list[str]]:
+    """What is said every two seconds of driving along the street."""
+    sequence = street(yaw)
+    one, texts = Drive(sequence.calibration, config), []
+    for second in range(1, seconds, 2):
+        for index in (10 * second, 10 * second + 5):
+            frame = sequence.frame(index)
+            one.offer(frame.stamp_ns, frame.left, frame.right)
+        texts.append(one.measure())
+    return one, texts
+
+
+@pytest.mark.parametrize('yaw', [0.2, -0.2])
+def test_a_yaw_of_a_fifth_of_a_degree_is_told_within_a_minute(yaw: float) -> None:
+    one, texts = drive(yaw, 14)
+    assert any(f'a yaw of {degrees} degrees' in texts[-1] for degrees in ('0.19', '0.20', '0.21'))
+    assert ('to the right' if yaw > 0 else 'to the left') in texts[-1]
+    assert float(one.monitor.report()['yaw degrees']) == pytest.approx(yaw, abs=0.02)
+    one.monitor.clear()
+    assert one.measure() == ''
+    assert one.monitor.report() == {}
+
+
+def test_nothing_is_said_of_a_street_that_is_seen_as_calibrated() -> None:
+    one, texts = drive(0.0, 14)
+    assert set(texts) == {''}
+    assert abs(float(one.monitor.report()['disparity offset px'])) < 0.2
+
+
+def test_a_person_may_ignore_a_yaw() -> None:
+    _, texts = drive(0.2, 14, CONFIG.replace(ignored_checks='yaw'))
+    assert set(texts) == {''}
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What the images of every pair show, instead of themselves."""
+    shown: dict[str, object] = {'far': FarPoints(0, 0, 0.0), 'offset': None}
+    monkeypatch.setattr(drift, 'match_points', lambda *args: ((), ()))
+    monkeypatch.setattr(drift, 'far_points', lambda *args: shown['far'])
+    monkeypatch.setattr(drift, 'disparity_offset', lambda *args: shown['offset'])
+    return shown
+
+
+GREY = np.zeros((240, 640), np.uint8)
+
+
+def see(one: Drive, looks: int, first_s: float = 0.0, camera_height: float = 0.0,
+        disparity: np.ndarray | None = None) -> list[str]:
+    texts = []
+    for look in range(looks):
+        stamp = int((first_s + 2 * look) * 1e9)
+        for stamp_ns in (stamp + HALF_SECOND, stamp + 2 * HALF_SECOND):
+            one.offer(stamp_ns, GREY, GREY, disparity)
+        texts.append(one.measure(camera_height))
+    return texts
+
+
+def test_far_points_behind_infinity_are_told_at_rest(measured: dict[str, object]) -> None:
+    one = Drive(street(0.0).calibration)
+    measured['far'] = FarPoints(10, 1, -0.9)
+    texts = see(one, 8)
+    assert texts[3] == ''                       # too few yet
+    assert '8 of 80 far points are behind infinity' in texts[-1]
+    assert 'a yaw of at least 0.09 degrees of the right camera to the left' in texts[-1]
+    # Motion tells more: nothing is wrong with these, and the points are others.
+    measured['offset'] = DisparityOffset(0.1, 0.1)
+    assert see(one, 6, 20)[-1] == ''
+
+
+def test_an_offset_is_told_until_it_is_clearly_smaller(measured: dict[str, object]) -> None:
+    one, said = Drive(street(0.0).calibration), []
+    for first, offset in enumerate((0.9, 1.1, 0.9, 0.6)):
+        measured['offset'] = DisparityOffset(offset, 0.1)
+        said.append(bool(see(one, 31, 62.0 * first)[-1]))
+    assert said == [False, True, True, False]
+    measured['offset'] = DisparityOffset(1.1, 0.1)
+    assert not any(see(one, drift.MIN_ESTIMATES - 1, 400.0))
+    # Estimates that contradict each other are no yaw.
+    one = Drive(street(0.0).calibration)
+    for look in range(20):
+        measured['offset'] = DisparityOffset((-4.0, 1.5, 6.0)[look % 3], 0.3)
+        assert see(one, 1, 2.0 * look) == ['']
+
+
+def test_another_calibration_or_a_clock_that_goes_back_starts_over(
+        measured: dict[str, object]) -> None:
+    measured['offset'] = DisparityOffset(3.0, 0.1)
+    for change in ('calibration', 'clock'):
+        one = Drive(street(0.0).calibration)
+        assert see(one, 6, 100.0)[-1]
+        if change == 'calibration':
+            one.calibration = Calibration(500, 0.3, 320, 320, 120)
+        texts = see(one, 3, 112.0 if change == 'calibration' else 0.0)
+        assert texts[-1] == '', change
+
+
+def test_a_road_that_is_too_deep_is_explained_by_a_baseline(measured: dict[str, object]) -> None:
+    calibration = street(0.0).calibration
+    row = np.mgrid[:240, :640][0]
+    # Of a camera at 1.5 m; a yaw that adds 2 px moves the horizon, not the height.
+    road = (calibration.baseline_m / 1.5 * (row - calibration.cy)).astype(np.float32)
+    for offset in (0, 2):
+        disparity = np.where(road > 2, road + offset, np.float32(-1))
+        one = Drive(calibration)
+        one.measure(1.5)
+        assert see(one, 8, camera_height=1.5, disparity=disparity)[-1] == ''
+        assert float(one.monitor.report()['camera height m']) == pytest.approx(1.5, abs=0.01)
+        text = see(one, 1, 20.0, camera_height=2.0, disparity=disparity)[-1]
+        assert 'the road lies 1.50 m below the camera, by camera_height 2 m' in text
+        assert f'a baseline of {calibration.baseline_m * 2 / 1.5:.3f} m explains it' in text
+    one = Drive(calibration)                    # without the setting no road is looked for
+    see(one, 8, disparity=road)
+    assert 'camera height m' not in one.monitor.report()
