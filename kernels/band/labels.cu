@@ -83,8 +83,8 @@ DEVICE void add_paths(const BandMatching& p, int x, int y, uint32* to) {
     sums.to(to);
 }
 
-// Writes the message of a sum of costs and of what arrives: of the labels of the window and of three
-// on each side. A label 4 away costs the truncation.
+// Writes the message of a sum of costs and of what arrives: of the labels of the window and of
+// three on each side. A label 4 away costs the truncation.
 template <int RADIUS>
 DEVICE void send(const BandMatching& p, Window<RADIUS> sum, uint32* to, bool writes = true) {
     constexpr int WORDS = BandTile<RADIUS>::WORDS;

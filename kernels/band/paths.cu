@@ -1,7 +1,8 @@
 // Search of a band: costs along the paths from four sides.
 #include "band/windows.cuh"
 
-// Threads of a block, those of a path, its paths, and pixels that are loaded before they are needed.
+// Threads of a block, those of a path, its paths, and pixels that are loaded before they are
+// needed.
 constexpr int BAND_PATH_THREADS = 32, PATH_LANES = 4;
 constexpr int BAND_PATHS = BAND_PATH_THREADS / PATH_LANES, BAND_AHEAD = 8;
 
@@ -12,8 +13,8 @@ struct BandPathLaunch {
     int step, jump;     // penalties
 };
 
-// A part of a window: a thread has the pairs from 0, or from 2 on, which may be more than there are.
-// Both have pair 2.
+// A part of a window: a thread has the pairs from 0, or from 2 on, which may be more than there
+// are. Both have pair 2.
 struct Part {
     static constexpr int PAIRS = 3;
     uint32 pairs[PAIRS];
