@@ -19,13 +19,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.rectification import RightWarp
-from stereo_bp_ros.row_correction import (
-    MIN_CORRECTION_PX,
-    SIGNIFICANT_SIGMAS,
-    RowCorrection,
-    RowEstimator,
-    RowState,
-)
+from stereo_bp_ros.row_correction import RowCorrection, RowEstimator
 
 FOLLOWS_NS = 500_000_000
 """Most nanoseconds from a pair to the next of the same sequence."""
@@ -78,12 +72,6 @@ def measure_rows(pair: Pair, config: MatcherConfig) -> np.ndarray:
     return row_points(left, right, config.min_disparity, config.max_disparity)
 
 
-def correction_alone(state: RowState, limit: float) -> RowCorrection | None:
-    """What a single pair shows to be undone; None: nothing that is significant by itself."""
-    is_significant = state.largest >= max(MIN_CORRECTION_PX, SIGNIFICANT_SIGMAS * state.sigma)
-    return state.estimate if is_significant and state.largest <= limit else None
-
-
 def largest_rows(correction: RowCorrection | None, pair: Pair) -> float:
     """Rows by which a correction moves any place of the right image at most, pixels."""
     if correction is None:
@@ -100,7 +88,7 @@ def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray
     """
     if correction is None:
         return right
-    warp = RightWarp(correction.homography())
+    warp = RightWarp(correction.warp())
     warp.prepare(None, right.shape[1], right.shape[0])
     return np.asarray(cv2.remap(right, *warp.maps, cv2.INTER_LINEAR))
 
@@ -158,8 +146,7 @@ class RowTracker:
         return self.latest
 
     def _alone_in(self, pair: Pair, config: MatcherConfig) -> RowCorrection | None:
-        state = self._new_estimator(pair, config).add(measure_rows(pair, config), 0.0)
-        return correction_alone(state, config.row_correction_limit)
+        return self._new_estimator(pair, config).add(measure_rows(pair, config), 0.0).significant
 
     def _new_estimator(self, pair: Pair, config: MatcherConfig) -> RowEstimator:
         return estimator_of(pair, self._calibration, config.row_correction_limit)
