@@ -26,11 +26,14 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros import checks, geometry
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
+from stereo_bp_ros.evaluation import rows as pair_rows
+from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
@@ -95,6 +98,9 @@ def run(options: argparse.Namespace) -> int:
             findings += checks.believe(checks.check_truth(truth, search), config)
         for finding in findings:
             _log.warning('%s', finding)
+        moved = _rows(left, right, search, calibration)
+        if moved and moved['undone']:
+            matcher.correct_rows(moved['homography'])
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
         times_ms = []
         for _ in range(options.repeat):
@@ -104,6 +110,7 @@ def run(options: argparse.Namespace) -> int:
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
     report['warnings'] = [one.to_dict() for one in findings]
+    report['rows'] = moved
     report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
     report['disparity_shift'] = shift
@@ -121,6 +128,30 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(report)
     return 0
+
+
+def _rows(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+          calibration: Calibration | None) -> dict[str, Any] | None:
+    """What the pair alone shows of its rows, for JSON; None: nobody asks."""
+    if config.row_correction == 'off':
+        return None
+    pair = Pair('', left, right, calibration=calibration)
+    state = pair_rows.estimator_of(pair, calibration, config.row_correction_limit).add(
+        pair_rows.measure_rows(pair, config), 0.0)
+    correction = state.significant
+    found: dict[str, Any] = {
+        'largest_px': state.largest, 'sigma_px': state.sigma, 'points': state.points,
+        'undone': correction is not None and config.row_correction == 'correct',
+        'homography': correction and list(correction.warp())}
+    if state.estimate is None:
+        return {**found, 'largest_px': None, 'sigma_px': None, 'text': f'unknown: {state.reason}'}
+    text = f'they miss by up to {state.largest:.2f} px (sigma {state.sigma:.2f})'
+    if correction is not None:
+        text += f': the right image is {pair_rows.describe(correction)}'
+    return {**found, 'text': text + (
+        ', which is undone' if found['undone'] else ', which stays' if correction else
+        ': beyond row_correction_limit' if 'limit' in state.reason else
+        ': nothing to undo')}
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -200,5 +231,7 @@ def _print(report: dict[str, Any]) -> None:
                      f'{report["truth_scale"]:g}'))
     rows += shared.score_rows(report.get('score', {}))
     shared.print_table('stereo_bp match', ('', 'value'), rows)
+    if report['rows']:
+        shared.say(f'Rows of the two images: {report["rows"]["text"]}.')
     for what, name in report['files'].items():
         shared.say(f'Wrote {what}: {name}')

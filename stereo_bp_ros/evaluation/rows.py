@@ -8,6 +8,7 @@ is. One without a stamp is measured by itself where somebody asks for it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 
 import cv2
@@ -70,6 +71,17 @@ def measure_rows(pair: Pair, config: MatcherConfig) -> np.ndarray:
     """`alignment.row_points` of a pair, in the range of a configuration."""
     left, right = (to_8_bits(image, config.mono16_scale) for image in pair.images)
     return row_points(left, right, config.min_disparity, config.max_disparity)
+
+
+def describe(correction: RowCorrection) -> str:
+    """What moved the right camera, in words."""
+    offset, roll, scale, keystone, _ = correction.terms
+    parts = {f'{abs(offset):.2f} px {"lower" if offset > 0 else "higher"}': offset,
+             f'rolled by {math.degrees(math.atan(roll / correction.focal_px)):.2f} degrees': roll,
+             f'focal length {100 * scale / correction.focal_px:+.2f} %'
+             + ('' if correction.columns else ' in rows'): scale,
+             f'keystone {keystone:+.2f} px at u v = 1': keystone}
+    return ', '.join(text for text, value in parts.items() if value) or 'not moved'
 
 
 def largest_rows(correction: RowCorrection | None, pair: Pair) -> float:
