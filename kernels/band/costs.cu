@@ -3,12 +3,14 @@
 #include "costs/costs.cuh"
 #include "costs/terms.cuh"
 
+constexpr int BAND_COST_THREADS = 256;
+
 struct BandCostLaunch {
     Windows windows;
     const void* left[MAX_COSTS];  // features of the whole images
     const void* right[MAX_COSTS];
     Term terms[MAX_COSTS];
-    uint8* cost;  // [height][width][32]
+    uint8* cost;  // [height][width], windows of a pixel
     int first_x, first_y;  // of the partition
     int min_disparity, outside_cost;
 };
@@ -34,24 +36,25 @@ struct BandCosts<Cost, Others...> {
 };
 
 // Thread = four labels.
-template <typename... Costs>
-__global__ void __launch_bounds__(BAND_THREADS)
+template <int RADIUS, typename... Costs>
+__global__ void __launch_bounds__(BAND_COST_THREADS)
     combine_band(const __grid_constant__ BandCostLaunch p) {
-    const int x = (blockIdx.x * BAND_THREADS + threadIdx.x) / BAND_WORDS, y = blockIdx.y;
+    using W = Window<RADIUS>;
+    const int word = blockIdx.x * BAND_COST_THREADS + threadIdx.x;
+    const int x = word / W::PIXEL_WORDS, y = blockIdx.y;
     if (x >= p.windows.width) return;
+    const int window = word % W::PIXEL_WORDS / W::WORDS, label = 4 * (word % W::WORDS);
     const int image_x = p.first_x + x;
-    const Centres centres = centres_at(p.windows, x, y);
-    const int other = image_x - p.min_disparity - first_label(centres, p.windows.radius);
-    const uint32 unsearched = unsearched_bytes(p.windows.radius);
-    uint32 sums[4] = {}, word = 0;
-    if (unsearched != ~0u)
-        BandCosts<Costs...>::add(p, 0, size_t(p.first_y + y) * p.windows.image_width, image_x,
-                                 other, sums);
+    const int first = centres_at(p.windows, x, y).of(window) - RADIUS + label;
+    const int other = image_x - p.min_disparity - first;
+    uint32 sums[4] = {}, costs = 0;
+    BandCosts<Costs...>::add(p, 0, size_t(p.first_y + y) * p.windows.image_width, image_x, other,
+                             sums);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         const bool is_inside = unsigned(other - k) < unsigned(p.windows.image_width);
-        word |= (is_inside ? min(sums[k], 255u) : uint32(p.outside_cost)) << 8 * k;
+        const uint32 cost = is_inside ? min(sums[k], 255u) : uint32(p.outside_cost);
+        costs |= (label + k < W::LABELS ? cost : 255u) << 8 * k;
     }
-    reinterpret_cast<uint32*>(p.cost)[(size_t(y) * p.windows.width + x) * BAND_WORDS
-                                      + band_word()] = word | unsearched;
+    reinterpret_cast<uint32*>(p.cost)[p.windows.place(0, y) * W::PIXEL_WORDS + word] = costs;
 }

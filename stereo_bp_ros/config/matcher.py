@@ -85,8 +85,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                f'must be at most path_jump_penalty ({self.path_jump_penalty})')
         yield (self.band_radius > 0 and not (self.path_sums and self.levels == 1), 'band_radius',
                'needs path_sums and levels 1')
-        yield (self.band_radius > 0 and min(self.iterations_of_levels) < 2, 'iterations',
-               'band_radius needs at least 2')
+        yield (self.band_radius > 0 and self.iterations_of_levels != (2,), 'iterations',
+               'band_radius needs 2')
         yield (self.band_radius > 0 and not quantisation.fits_band(self),
                'discontinuity_truncation', 'with band_radius must be at most '
                f'{quantisation.MAX_BAND_TRUNCATION}, and what a jump of four labels costs')
@@ -133,15 +133,14 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         """
         first, last = self.min_disparity, self.min_disparity + self.disparity_range - 1
         return self.replace(
-            band_radius=0, min_disparity=first // 2, disparity_range=last // 2 - first // 2 + 1,
-            color_range=0, reference_image='left', rectify=False, rectified_width=0,
-            rectified_height=0, row_correction='off',
+            band_radius=0, min_disparity=first // 2,
+            disparity_range=last // 2 - first // 2 + 1, color_range=0, reference_image='left',
+            rectify=False, rectified_width=0, rectified_height=0,
+            row_correction='off',
             census_weight=min(16.0, self.census_weight + self.sparse_census_weight),
             sparse_census_weight=0.0, uniqueness_ratio=0.0, texture_threshold=0,
-            confidence_threshold=0.0, contrast_threshold=0.0, subpixel=True, border='invalid',
-            speckle_size=self.speckle_size // 2, filling='plane',
-            bilateral_passes=(self.bilateral_passes + 1) // 2,
-            bilateral_sigma=self.bilateral_sigma / 2)
+            confidence_threshold=0.0, contrast_threshold=0.0, subpixel=False, border='invalid',
+            speckle_size=0, filling='background', bilateral_passes=0)
 
     @property
     def max_disparity(self) -> int:

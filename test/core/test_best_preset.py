@@ -30,9 +30,9 @@ def test_a_cpu_gets_the_best_that_is_fast_enough(threads, size, name, monkeypatc
 
 
 @pytest.mark.parametrize(('changes', 'size', 'name'), [
-    ({}, (0, 0), 'road'), ({}, (1242, 375), 'road'), ({'memory': 2**28}, (1242, 375), 'road_fast'),
-    ({'is_integrated': True}, (0, 0), 'road_fast')])
-def test_a_gpu_gets_road_where_it_fits_whole(changes, size, name):
+    ({}, (0, 0), 'road'), ({}, (1242, 375), 'road'), ({'memory': 2**28}, (1242, 375), 'road_band'),
+    ({'memory': 2**26}, (1242, 375), 'road_fast'), ({'is_integrated': True}, (0, 0), 'road_band')])
+def test_a_gpu_gets_the_best_that_fits_whole(changes, size, name):
     backend = CudaBackend(dataclasses.replace(TYPICAL, **changes), 'asked for')
     assert backend.best_preset(MatcherConfig(), *size) == name
 

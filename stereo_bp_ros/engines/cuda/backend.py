@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.plan import Plan, resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.tunable import Tunable
-from stereo_bp_ros.errors import BackendUnavailable, ConfigError
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError
 from stereo_bp_ros.partitions import Partitioning
 
 #: What is known of each device that was asked for: its properties, or why it cannot be used.
@@ -96,7 +96,9 @@ class CudaBackend(Backend[Plan]):
     def _create(self, plan: Plan) -> Engine:
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
         # Plans are made without a word; a file that is of no use is told once, here.
-        tuning.for_engine(plan.config, plan.parts.width, plan.parts.height, self.device)
+        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        tuning.for_engine(with_levels.config, with_levels.parts.width, with_levels.parts.height,
+                          self.device)
         return CudaEngine(plan)
 
     def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
@@ -113,11 +115,12 @@ class CudaBackend(Backend[Plan]):
             value for name, value in config.to_mapping().items() if not known[name].live))
 
     def best_preset(self, config: MatcherConfig, width: int, height: int) -> str:
-        if self.device.is_integrated:
-            return 'road_fast'
-        road = config.replace(**provided_by('road'))
-        is_whole = not width or self.fit_at_best(road, width, height).parts.count == 1
-        return 'road' if is_whole else 'road_fast'
+        for name in ('road_band',) if self.device.is_integrated else ('road', 'road_band'):
+            preset = config.replace(**provided_by(name))
+            with contextlib.suppress(MemoryLimitError):
+                if not width or self.fit_at_best(preset, width, height).parts.count == 1:
+                    return name
+        return 'road_fast'
 
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         return device.describe(self.device.index)
@@ -132,7 +135,7 @@ class CudaTools:
     def __init__(self, backend: CudaBackend) -> None:
         self._backend, self._device = backend, backend.device
 
-    def kernels_used(self) -> AbstractContextManager[list[Any]]:
+    def kernels_used(self) -> contextlib.AbstractContextManager[list[Any]]:
         from stereo_bp_ros.engines.cuda.runtime import inspection
         return inspection.kernels_used(self._device.index)
 
@@ -143,8 +146,9 @@ class CudaTools:
                 if issubclass(matching, Tunable) else (0, 0))
 
     def tuning_state(self, plan: Plan) -> str:
-        return tuning.look_up(plan.config, plan.parts.width, plan.parts.height,
-                              self._device).reason
+        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        return tuning.look_up(with_levels.config, with_levels.parts.width,
+                              with_levels.parts.height, self._device).reason
 
     def tune(self, config: MatcherConfig, width: int, height: int,
              progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
@@ -155,13 +159,16 @@ class CudaTools:
         # What is tuned begins with images that are rectified.
         width, height = geometry.rectified_size(config, width, height)
         config = config.replace(rectify=False)
-        parts = self._backend.fit(config, width, height).parts
-        matched = self._backend.resolve(config)
-        tuned = tuner.tune(config, width, height, parts, progress, afresh)
+        plan = self._backend.fit(config, width, height)
+        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        if with_levels is not plan:
+            config, width, height = plan.config.coarse, with_levels.width, with_levels.height
+        tuned = tuner.tune(config, width, height, with_levels.parts, progress, afresh)
         return {'untuned': tuned.untuned, 'tuned': tuned.tuned, 'ratio': tuned.ratio,
                 'best': {str(key): value if isinstance(value, int) else value._asdict()
                          for key, value in tuned.best.items()},
-                'most_disparities': [search.most_disparities(matched, self._device, with_label)
+                'most_disparities': [search.most_disparities(with_levels.config, self._device,
+                                                             with_label)
                                      for with_label in (False, True)]}
 
     def pin(self, buffer: Any) -> bool:

@@ -40,6 +40,11 @@ class CudaMatching(Matching[Plan]):
         return ()
 
     @classmethod
+    def with_levels(cls, plan: Plan) -> Plan:
+        """The plan whose levels are tuned: this one, or that of a first pass."""
+        return plan
+
+    @classmethod
     def of(cls, context: Context, plan: Plan) -> CudaMatching:
         """The stage for a plan, whose device, configuration and size ``context`` repeats."""
         return cls(context)

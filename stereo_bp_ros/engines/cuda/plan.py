@@ -23,12 +23,14 @@ class Plan(backend.Plan):
 
     pinned: the arrays on the host, through which everything goes to and from the device.
     settings: of the way to match, that the tuner has found.
+    tilings: of levels, in place of the engine's own choice, each as (level, tiling).
     launches: over the messages, coarsest level first; () without hierarchical messages.
     """
 
     pinned: MemoryPlan
     device: Properties
     settings: tuple[tuple[str, int], ...]
+    tilings: tuple[tuple[int, Tiling], ...]
     launches: tuple[Launch, ...]
 
 
@@ -67,8 +69,10 @@ def tuned_plan(config: MatcherConfig, width: int, height: int, device: Propertie
     """As ``plan_of``, with what the tuner has found on this machine where no tilings are given."""
     if tilings is not None:
         return plan_of(config, width, height, device, tilings, parts)
-    matched = parts or partitions.whole(*geometry.reduced_size(config, width, height))
-    tuned = tuning.look_up(resolve(config, device), matched.width, matched.height, device)
+    untuned = plan_of(config, width, height, device, None, parts)
+    with_levels = programs.matching('cuda', untuned.config).with_levels(untuned)
+    tuned = tuning.look_up(with_levels.config, with_levels.parts.width, with_levels.parts.height,
+                           device)
     return plan_of(config, width, height, device, tuned.tilings, parts, tuned.settings)
 
 
@@ -89,7 +93,7 @@ def _plan_of(config: MatcherConfig, parts: Partitioning | None, width: int, heig
     image = geometry.rectified_size(config, width, height)
     pinned = MemoryPlan.lay_out(memory.on_host((height, width), image[::-1]))
     plan = Plan(resolved, *size, parts, config.downscale, *image, (width, height),
-                MemoryPlan(()), pinned, device, settings,
+                MemoryPlan(()), pinned, device, settings, tilings,
                 matching.launches(resolved, parts, device, dict(tilings)))
     return dataclasses.replace(plan, memory=MemoryPlan.lay_out(memory.on_device(
         resolved, (height, width), image[::-1], size[::-1], config.downscale,

@@ -62,9 +62,13 @@ CONSTANTS = {
            for chunks in (1, 3, 5, 8, 9, 16, 17, 32, 64)}},
     'hierarchical/labels.cu': {'THREADS': labels.THREADS},
     'band/centres.cu': {name: getattr(band, name) for name in ('CENTRE_WIDTH', 'CENTRE_HEIGHT')},
-    'band/paths.cu': {'BAND_PATH_THREADS': band.PATH_THREADS},
-    'band/labels.cu': {'FRACTION_THREADS': band.FRACTION_THREADS, 'BAND_THREADS': band.THREADS,
-                       'BAND_WORDS': band.WORDS, 'BAND_FIRST': quantisation.BAND_REACH},
+    'band/costs.cu': {'BAND_COST_THREADS': band.COST_THREADS},
+    'band/paths.cu': {'BAND_PATH_THREADS': band.PATH_THREADS, 'PATH_LANES': band.PATH_LANES},
+    'band/labels.cu': {
+        **{name: getattr(band, name) for name in ('BAND_WIDTH', 'BAND_HEIGHT', 'MATCH_THREADS',
+                                                  'FRACTION_THREADS')},
+        'BandTile<4>::BESIDE': quantisation.BAND_REACH,
+        **{f'Window<{radius}>::PIXEL_WORDS': band.words(radius) for radius in (1, 2, 3, 4)}},
     'costs/features.cu': {name: getattr(features, name)
                           for name in ('TILE_WIDTH', 'TILE_HEIGHT', 'THREADS')},
     'costs/combine.cu': {'ROW_WIDTH': combined.ROW_WIDTH, 'ROWS': combined.ROWS},

@@ -47,6 +47,10 @@ class Band(CudaMatching):
                   for array in _coarse_plan(plan).memory.arrays if array.name not in SHARED)]
 
     @classmethod
+    def with_levels(cls, plan: Plan) -> Plan:
+        return _coarse_plan(plan)
+
+    @classmethod
     def of(cls, context: Context, plan: Plan) -> Band:
         return cls(context, plan)
 
@@ -108,8 +112,9 @@ class Band(CudaMatching):
 def _steps(wanted: refine.Steps) -> refine.Steps:
     """Those of the first pass, from the second one's."""
     return wanted._replace(
-        outputs=frozenset(), fraction=True, costs=False, texture=False, fills=True, planes=True,
-        passes=(wanted.passes + 1) // 2, averages=False, judges=False, contrast=False, keeps=True)
+        outputs=frozenset(), fraction=False, costs=False, texture=False, speckles=False,
+        fills=True, planes=False, passes=0, averages=False, judges=False, contrast=False,
+        keeps=True)
 
 
 def halved(has_whole_grey: bool) -> tuple[str, str]:
@@ -120,5 +125,5 @@ def halved(has_whole_grey: bool) -> tuple[str, str]:
 def _coarse_plan(plan: Plan) -> Plan:
     config = plan.config.coarse
     size = geometry.coarse_size(plan.width, plan.height)
-    return plan_of(config, *size, plan.device, parts=partitions.of_coarse(config, *size,
-                                                                         plan.parts))
+    return plan_of(config, *size, plan.device, dict(plan.tilings),
+                   partitions.of_coarse(config, *size, plan.parts))

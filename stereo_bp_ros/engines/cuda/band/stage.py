@@ -16,12 +16,12 @@ from stereo_bp_ros.engines.cuda.stages import refine, right_labels
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partition, Partitioning
 
-#: Bytes of what belongs to a pixel's labels, and threads that have them; as in ``windows.cuh``.
-PIXEL, WORDS = 32, 8
-
-#: Threads of a block, as in the files of ``kernels/band``; pixels of one of ``widen_estimates``.
-THREADS, PATH_THREADS, FRACTION_THREADS = 256, 128, 128
+#: Threads of a block, as in the files of ``kernels/band``, and of a path; pixels of a block of
+#: ``widen_estimates``, and of ``match_band``.
+COST_THREADS, PATH_THREADS, MATCH_THREADS, FRACTION_THREADS = 256, 32, 256, 128
+PATH_LANES = 4
 CENTRE_WIDTH, CENTRE_HEIGHT = 32, 8
+BAND_WIDTH, BAND_HEIGHT = 16, 16
 
 #: Sides from which paths come.
 SIDES = 4
@@ -47,19 +47,9 @@ class BandPathLaunch(ctypes.Structure):
     """``BandPathLaunch`` in ``paths.cu``."""
 
 
-@declared_in('band/messages.cuh')
-class BandMessages(ctypes.Structure):
-    """``BandMessages`` in ``messages.cuh``."""
-
-
-@declared_in('band/messages.cu')
-class BandUpdate(ctypes.Structure):
-    """``BandUpdate`` in ``messages.cu``."""
-
-
 @declared_in('band/labels.cu')
-class BandLabels(ctypes.Structure):
-    """``BandLabels`` in ``labels.cu``."""
+class BandMatching(ctypes.Structure):
+    """``BandMatching`` in ``labels.cu``."""
 
 
 @declared_in('band/labels.cu')
@@ -72,12 +62,10 @@ def arrays(config: ResolvedConfig, image: tuple[int, int], parts: Partitioning) 
 
     :param image: height and width, pixels.
     """
-    pixels = parts.height, parts.width
+    windows = parts.height, parts.width, 4 * words(config.band_radius)
     return [*features.arrays(config, image), ('estimates', image, 'int16'),
-            ('centres', (*image, 2), 'int16'), ('data_cost', (*pixels, PIXEL), 'uint8'),
-            ('cost_0', (*pixels, PIXEL), 'uint8'),
-            # Costs of paths, and when they are added up, messages.
-            ('path_costs', (SIDES, *pixels, PIXEL), 'uint8'), *edges.arrays(config, parts),
+            ('centres', (*image, 2), 'int16'), ('data_cost', windows, 'uint8'),
+            ('path_costs', (SIDES, *windows), 'uint8'), *edges.arrays(config, parts),
             *memory.matches(config, image)]
 
 
@@ -89,13 +77,22 @@ def kernels(config: ResolvedConfig, image: str) -> list[tuple[str, str]]:
     return [features.kernel(config, image),
             *(('band/centres.cu', name) for name in ('make_estimates', 'widen_estimates')),
             _combined(config),
-            *(('band/paths.cu', name) for name in ('follow_band', 'add_paths')),
-            *(('band/messages.cu', f'update_band<{is_first}>') for is_first in ('true', 'false')),
-            *(('band/labels.cu', name) for name in ('select_band', 'take_band_fractions'))]
+            *(_kernel(config, file, name) for file, name in (
+                ('paths', 'follow_band'), ('labels', 'match_band'),
+                ('labels', 'take_band_fractions')))]
 
 
 def _combined(config: ResolvedConfig) -> tuple[str, str]:
-    return 'band/costs.cu', f'combine_band<{features.kinds(config)}>'
+    return 'band/costs.cu', f'combine_band<{config.band_radius}, {features.kinds(config)}>'
+
+
+def _kernel(config: ResolvedConfig, file: str, name: str) -> tuple[str, str]:
+    return f'band/{file}.cu', f'{name}<{config.band_radius}>'
+
+
+def words(radius: int) -> int:
+    """Of a pixel's two windows; as in ``windows.cuh``."""
+    return 2 * (-(-(2 * radius + 1) // 4))
 
 
 class BandStage:
@@ -108,20 +105,18 @@ class BandStage:
         self._features = features.Features(context)
         self._edges = (edges.Edges(context, parts) if config.discontinuity_edge_threshold
                        else None)
-        windows = Windows(found['centres'], context.width, parts.width, parts.height,
-                          config.band_radius)
+        windows = Windows(found['centres'], context.width, parts.width, parts.height)
         self._costs = BandCostLaunch(windows, cost=found['data_cost'],
                                      min_disparity=config.min_disparity,
                                      outside_cost=config.outside_cost)
         features.bind(self._costs, context)
         self._paths = BandPathLaunch(windows, found['data_cost'], found['path_costs'],
-                                     found['cost_0'], config.path_step_penalty,
-                                     config.path_jump_penalty)
+                                     config.path_step_penalty, config.path_jump_penalty)
         slope, truncation = map(int, quantisation.message_smoothness(config))
-        self._messages = BandMessages(
-            windows, found['cost_0'], found.get('image_edges_0'), found['path_costs'],
-            int(quantisation.first_step(config)), min(slope, truncation), truncation,
-            quantisation.edge_truncation(config))
+        self._matching = BandMatching(
+            windows, found['path_costs'], found.get('image_edges_0'),
+            min(int(quantisation.first_step(config)), truncation), min(slope, truncation),
+            truncation, quantisation.edge_truncation(config), labels=config.disparity_range)
 
     def load(self, image: str) -> None:
         """Compile or load what ``enqueue`` of such images launches."""
@@ -167,47 +162,40 @@ class BandStage:
         config, found = self._config, self._arena.device
         width, height = self._parts.width, self._parts.height
         first_pixel = part.y * self._width + part.x
-        for each in (self._costs, self._paths, self._messages):
+        for each in (self._costs, self._paths, self._matching):
             each.windows.centres = found['centres'] + 4 * first_pixel
-        row = -(-width * WORDS // THREADS)
         self._costs.first_x, self._costs.first_y = part.x, part.y
-        self._run(stream, _combined(config), (row, height, 1), self._costs)
-        paths = PATH_THREADS // WORDS
-        self._run(stream, ('band/paths.cu', 'follow_band'),
+        blocks = -(-width * words(config.band_radius) // COST_THREADS)
+        self._run(stream, _combined(config), (blocks, height, 1), self._costs,
+                  (COST_THREADS, 1, 1))
+        paths = PATH_THREADS // PATH_LANES
+        self._run(stream, _kernel(config, 'paths', 'follow_band'),
                   (2 * (-(-width // paths) + -(-height // paths)), 1, 1), self._paths,
                   (PATH_THREADS, 1, 1))
-        self._run(stream, ('band/paths.cu', 'add_paths'),
-                  (-(-width * height * WORDS // PATH_THREADS), 1, 1), self._paths,
-                  (PATH_THREADS, 1, 1))
         left, top, right, bottom = part.kept
-        if width > 2 and height > 2:
-            # Of the pixels that do not send at first, nothing else is read.
-            for iteration in range(config.iterations_of_levels[0]):
-                update = BandUpdate(self._messages, (iteration + 1) % 2)
-                self._run(stream, ('band/messages.cu',
-                                   f'update_band<{str(iteration == 0).lower()}>'),
-                          (-(-(width // 2) * WORDS // THREADS), height - 2, 1), update)
-            launch = BandLabels(
-                self._messages, found['label'] + 2 * first_pixel,
-                found['best'] + 4 * first_pixel if wanted.costs else None,
-                found['second'] + 4 * first_pixel if wanted.costs else None,
-                found['right_keys'] + 8 * part.y * self._width if wanted.right else None,
-                part.x - config.min_disparity, config.disparity_range, left - part.x,
-                top - part.y, right - part.x, bottom - part.y)
-            first_x, first_y = max(1, launch.kept_left), max(1, launch.kept_top)
-            blocks = (-(-(min(width - 1, launch.kept_right) - first_x) // (THREADS // WORDS)),
-                      min(height - 1, launch.kept_bottom) - first_y, 1)
-            if min(blocks) > 0:
-                self._run(stream, ('band/labels.cu', 'select_band'), blocks, launch)
+        launch = self._matching
+        launch.label = found['label'] + 2 * first_pixel
+        launch.best = found['best'] + 4 * first_pixel if wanted.costs else None
+        launch.second = found['second'] + 4 * first_pixel if wanted.costs else None
+        launch.right = found['right_keys'] + 8 * part.y * self._width if wanted.right else None
+        launch.first_partner = part.x - config.min_disparity
+        launch.kept_left, launch.kept_top = left - part.x, top - part.y
+        launch.kept_right, launch.kept_bottom = right - part.x, bottom - part.y
+        columns = min(width - 1, launch.kept_right) - max(1, launch.kept_left)
+        rows = min(height - 1, launch.kept_bottom) - max(1, launch.kept_top)
+        if columns > 0 and rows > 0:
+            self._run(stream, _kernel(config, 'labels', 'match_band'),
+                      (-(-columns // BAND_WIDTH), -(-rows // BAND_HEIGHT), 1), launch,
+                      (MATCH_THREADS, 1, 1))
         if wanted.fraction:
             fractions = BandFractions(
                 self._costs.windows, found['data_cost'], found['label'] + 2 * first_pixel,
                 found['fraction'] + first_pixel, left - part.x, top - part.y, right - left,
                 bottom - top)
-            self._run(stream, ('band/labels.cu', 'take_band_fractions'),
+            self._run(stream, _kernel(config, 'labels', 'take_band_fractions'),
                       (-(-fractions.kept_width // FRACTION_THREADS), fractions.kept_height, 1),
                       fractions, (FRACTION_THREADS, 1, 1))
 
     def _run(self, stream: int, kernel: tuple[str, str], grid: tuple[int, int, int],
-             launch: ctypes.Structure, block: tuple[int, int, int] = (THREADS, 1, 1)) -> None:
+             launch: ctypes.Structure, block: tuple[int, int, int]) -> None:
         compiler.kernel(self._device, *kernel).launch(stream, grid, block, 0, launch)
