@@ -122,10 +122,14 @@ class RawCamera:
         if len(warp) == 9:
             return model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_16SC2)
         at = model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_32FC1)
-        rows = _keystone_rows(warp, np.arange(width), np.arange(height)[:, None])
+        rows = _keystone_rows(warp, np.arange(width, dtype=np.float32),
+                              np.arange(height, dtype=np.float32)[:, None])
         # The maps are smooth, and these rows few: to first order.
-        columns, lines = (one + rows.astype(np.float32) * np.gradient(one, axis=0) for one in at)
-        return cv2.convertMaps(columns, lines, cv2.CV_16SC2)
+        for one in at:
+            steps = np.diff(one, axis=0)
+            one[1:] += rows[1:] * steps
+            one[0] += rows[0] * steps[0]
+        return cv2.convertMaps(*at, cv2.CV_16SC2)
 
 
 @dataclasses.dataclass(frozen=True)
