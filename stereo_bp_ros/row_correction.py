@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from stereo_bp_ros.rectification import RightWarp
+
 #: The terms of a correction, and what each is, for people.
 TERMS = ('offset', 'roll', 'scale', 'keystone', 'pitch')
 
@@ -113,6 +115,18 @@ class RowCorrection:
         :param x, y: float N, pixels.
         """
         return _terms_at(x, y, self) @ np.array(self.terms)
+
+
+def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray:
+    """The right image as a matcher sees it that undoes rows.
+
+    right: H x W, grey values of a rectified image.
+    """
+    if correction is None:
+        return right
+    warp = RightWarp(correction.warp())
+    warp.prepare(None, right.shape[1], right.shape[0])
+    return np.asarray(cv2.remap(right, *warp.maps, cv2.INTER_LINEAR))
 
 
 def corrected_info(info: Any, correction: RowCorrection) -> Any:

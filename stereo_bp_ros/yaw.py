@@ -14,6 +14,7 @@ u = (x - cx) / f (Hartley and Zisserman 2004, section 8.4, to the first order).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import cv2
@@ -42,6 +43,12 @@ PRIOR_PX, NOISE_PX = 3.0, 0.2
 
 ITERATIONS, WITHOUT_OFFSETS = 40, 8
 """Of the least squares; the first ones leave the offsets at 0."""
+
+MIN_MOTION_S, MAX_MOTION_S = 0.2, 1.5
+"""Seconds between two pairs whose motion is measured."""
+
+MIN_ESTIMATES = 5
+"""Offsets that are needed for one to be believed."""
 
 _BACK_PX = 0.3
 _LK: dict[str, Any] = {
@@ -125,6 +132,18 @@ def disparity_offset(before: np.ndarray, points: Points, left: np.ndarray, right
         return None
     return _solve(_rays(start, calibration), disparity, _rays(after.places, calibration),
                   after.disparity, calibration.focal_px)
+
+
+def combine_offsets(offsets: Sequence[DisparityOffset]) -> DisparityOffset | None:
+    """The median of several offsets with its standard deviation; None: there are too few."""
+    if len(offsets) < MIN_ESTIMATES:
+        return None
+    values = np.array([one.offset for one in offsets])
+    median = float(np.median(values))
+    spread = max(float(np.median(np.abs(values - median))),
+                 float(np.median([one.sigma for one in offsets])))
+    # Of a median it is a quarter larger than of a mean.
+    return DisparityOffset(median, 1.2533 * _SIGMA * spread / math.sqrt(len(values)))
 
 
 def _track(image: np.ndarray, other: np.ndarray, places: np.ndarray, guess: np.ndarray

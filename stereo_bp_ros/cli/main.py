@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo', 'render',
-         'sensitivity')
+         'sensitivity', 'calibrate-check')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
@@ -59,7 +59,7 @@ def build_parser(only: str | None = None) -> Parser:
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     from stereo_bp_ros.cli.options import missing
     for name in [only] if only else VERBS:
-        verb = importlib.import_module(f'stereo_bp_ros.cli.{name}')
+        verb = importlib.import_module(f'stereo_bp_ros.cli.{name.replace("-", "_")}')
         lacking = missing(verb.NEEDS)
         child = verbs.add_parser(
             name, help=f'{verb.HELP} (not here: {lacking})' if lacking else verb.HELP,

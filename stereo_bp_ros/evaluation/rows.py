@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 
-import cv2
 import numpy as np
 
 from stereo_bp_ros.alignment import row_points
@@ -19,7 +18,6 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.rectification import RightWarp
 from stereo_bp_ros.row_correction import RowCorrection, RowEstimator
 
 FOLLOWS_NS = 500_000_000
@@ -91,18 +89,6 @@ def largest_rows(correction: RowCorrection | None, pair: Pair) -> float:
     left, _ = pair.images
     x, y = np.meshgrid(np.linspace(0, left.width - 1, 5), np.linspace(0, left.height - 1, 5))
     return float(np.abs(correction.rows(x.reshape(-1), y.reshape(-1))).max())
-
-
-def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray:
-    """The right image as a matcher sees it that undoes rows.
-
-    right: H x W, grey values of a rectified image.
-    """
-    if correction is None:
-        return right
-    warp = RightWarp(correction.warp())
-    warp.prepare(None, right.shape[1], right.shape[0])
-    return np.asarray(cv2.remap(right, *warp.maps, cv2.INTER_LINEAR))
 
 
 class RowTracker:

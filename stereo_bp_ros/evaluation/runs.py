@@ -27,11 +27,12 @@ from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consis
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
-from stereo_bp_ros.evaluation.rows import RowTracker, follows, largest_rows, undo_rows
+from stereo_bp_ros.evaluation.rows import RowTracker, follows, largest_rows
 from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.row_correction import undo_rows
 from stereo_bp_ros.types import DisparityFrame
 
 T = TypeVar('T')

@@ -315,7 +315,8 @@ class FrameProcessor:
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
         self._drift.offer(ready.left, ready.right, config, ready.rectification,
-                          ready.calibration, pair.stamp_ns, frame)
+                          ready.calibration, pair.stamp_ns, frame,
+                          self._offsets.target if config.row_correction == 'correct' else None)
         warnings = list(map(str, checks.believe(
             checks.examine_images(ready.left, ready.right, config), config)))
         self.quality = frame_quality(frame, config, ready.calibration)

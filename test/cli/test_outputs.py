@@ -97,6 +97,8 @@ def test_outputs_of_an_earlier_run_are_written_again(here, capsys):
     (['benchmark', 'papers', '--read', 'papers.json', '--output', '.'], None),
     (['sensitivity', 'pitch', '--params-file', 'p.yaml', '--output', 'out'], 'sensitivity.json'),
     (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out'], 'report.json'),
+    (['calibrate-check', 'data', '--params-file', 'p.yaml', '--output', 'out'],
+     'calibration.json'),
     (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out', '--sweep',
       'levels=3,4'], 'chosen.yaml'),
     (['evaluate', '--scenario', 'p.yaml', '--output', 'out'], 'report.html')])

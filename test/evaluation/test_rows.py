@@ -13,11 +13,12 @@ import pytest
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import rows
-from stereo_bp_ros.evaluation.rows import RowTracker, follows, undo_rows
+from stereo_bp_ros.evaluation.rows import RowTracker, follows
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.evaluation.sources import ChunkReader, Input, Pair, Sources, pair_of_street
+from stereo_bp_ros.row_correction import undo_rows
 from test.cases import every
 
 CONFIG = MatcherConfig(backend='cpu', disparity_range=32, levels=2, iterations=2,

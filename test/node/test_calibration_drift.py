@@ -16,7 +16,7 @@ from stereo_bp_ros.node.diagnostics import calibration as drift
 from stereo_bp_ros.node.diagnostics.calibration import CALIBRATION_DRIFT, CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.types import DisparityFrame, ValidWindow
-from stereo_bp_ros.yaw import DisparityOffset, FarPoints
+from stereo_bp_ros.yaw import MIN_ESTIMATES, DisparityOffset, FarPoints
 
 CONFIG = MatcherConfig(disparity_range=64)
 HALF_SECOND = 500_000_000
@@ -129,7 +129,7 @@ def test_an_offset_is_told_until_it_is_clearly_smaller(measured: dict[str, objec
         said.append(bool(see(one, 31, 62.0 * first)[-1]))
     assert said == [False, True, True, False]
     measured['offset'] = DisparityOffset(1.1, 0.1)
-    assert not any(see(one, drift.MIN_ESTIMATES - 1, 400.0))
+    assert not any(see(one, MIN_ESTIMATES - 1, 400.0))
     # Estimates that contradict each other are no yaw.
     one = Drive(street(0.0).calibration)
     for look in range(20):

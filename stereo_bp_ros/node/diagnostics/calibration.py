@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 import threading
 
 import cv2
@@ -22,11 +21,16 @@ from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.road_plane import fit_road, height_above
+from stereo_bp_ros.row_correction import RowCorrection, undo_rows
 from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.types import DisparityFrame
 from stereo_bp_ros.yaw import (
+    MAX_MOTION_S,
+    MIN_ESTIMATES,
+    MIN_MOTION_S,
     DisparityOffset,
     FarPoints,
+    combine_offsets,
     disparity_offset,
     far_points,
     match_points,
@@ -38,11 +42,8 @@ CALIBRATION_DRIFT = 'calibration drift'
 #: Seconds that measurements count for, and from one to the next.
 WINDOW_S, INTERVAL_S = 60.0, 1.8
 
-#: Seconds between two pairs whose motion is measured.
-MIN_MOTION_S, MAX_MOTION_S = 0.2, 1.5
-
-#: Measurements that are needed, and far points in all of them.
-MIN_ESTIMATES, MIN_FAR = 5, 20
+#: Far points that are needed in all measurements.
+MIN_FAR = 20
 
 #: An offset is told from so many pixels and standard deviations on, and until it falls below.
 MIN_OFFSET_PX, NO_OFFSET_PX, SIGNIFICANT = 1.0, 0.75, 5.0
@@ -56,9 +57,6 @@ MIN_ROAD = 0.2
 #: The plane of the road is fitted to every so-many-th row and column.
 STRIDE = 4
 
-#: From a median absolute deviation to the standard deviation of a median.
-_MEDIAN_SIGMA = 1.4826 * 1.2533
-
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
@@ -69,6 +67,7 @@ class _Pair:
     calibration: Calibration
     stamp_ns: int
     disparity: np.ndarray | None
+    correction: RowCorrection | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,18 +101,20 @@ class CalibrationMonitor:
 
     def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
               rectification: Rectification | None, calibration: Calibration, stamp_ns: int,
-              frame: DisparityFrame) -> None:
+              frame: DisparityFrame, correction: RowCorrection | None = None) -> None:
         """Leave a pair to be measured; from here on nobody may write into its images.
 
         :param rectification: of raw images.
         :param frame: of the pair; its road is fitted where it has a disparity.
+        :param correction: what the matcher undoes in the right image.
         """
         disparity = None
         if frame.disparity is not None and self._camera_height:
             sample = frame.disparity[::STRIDE, ::STRIDE]
             disparity = np.where(sample >= np.float32(frame.min_disparity), sample,
                                  np.float32(np.nan))
-        pair = _Pair(left, right, config, rectification, calibration, stamp_ns, disparity)
+        pair = _Pair(left, right, config, rectification, calibration, stamp_ns, disparity,
+                     correction)
         with self._lock:
             self._pairs.append(pair)
 
@@ -170,7 +171,7 @@ def _greys(*pairs: _Pair) -> list[np.ndarray]:
                 if maps is None or pair.rectification != pairs[k - 1].rectification:
                     maps = pair.rectification.maps(side)
                 grey = cv2.remap(grey, *maps, cv2.INTER_LINEAR)
-            found.append(grey)
+            found.append(undo_rows(grey, pair.correction) if side == 'right' else grey)
     return found[::2] + found[1::2]
 
 
@@ -209,14 +210,8 @@ class _History:
     @property
     def offset(self) -> DisparityOffset | None:
         """Median with its standard deviation; None where too little was measured."""
-        offsets = [one.offset for one in self._measurements if one.offset is not None]
-        if len(offsets) < MIN_ESTIMATES:
-            return None
-        values = np.array([one.offset for one in offsets])
-        median = float(np.median(values))
-        spread = max(float(np.median(np.abs(values - median))),
-                     float(np.median([one.sigma for one in offsets])))
-        return DisparityOffset(median, _MEDIAN_SIGMA * spread / math.sqrt(len(values)))
+        return combine_offsets([one.offset for one in self._measurements
+                                if one.offset is not None])
 
     @property
     def far(self) -> FarPoints:

@@ -1,0 +1,142 @@
+"""A right camera that has moved: what ``row_correction`` makes of real pairs.
+
+  python -m benchmarks.moved_cameras kitti2012/
+  python -m benchmarks.moved_cameras sequence/ --preset road_fast
+
+The right images are resampled (Lanczos) as if their camera had moved. Pairs with truth become
+sequences of ``--repeats`` pairs of 10 Hz with fresh noise, whose last one is scored: filled bad-3,
+per cent. A sequence is played forth and back: rows that are undone in the middle of the image,
+and pixels that flicker (``evaluate --consistency``), per cent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import cv2
+import numpy as np
+
+from benchmarks import common
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.evaluation.results import totals_of
+from stereo_bp_ros.evaluation.rows import RowTracker
+from stereo_bp_ros.evaluation.runs import Evaluation, Method, range_of
+from stereo_bp_ros.evaluation.sources import Pair
+
+#: Rows, and degrees of roll.
+MOVES = {'not moved': (0.0, 0.0), '0.5 px': (0.5, 0.0), '1 px': (1.0, 0.0), '2 px': (2.0, 0.0),
+         'roll 0.3 degrees': (0.0, 0.3)}
+
+#: Grey levels, and from one pair to the next.
+NOISE, PERIOD_NS = 1.0, 100_000_000
+
+
+def moved(image: np.ndarray, rows: float, degrees: float) -> np.ndarray:
+    """An image as a camera sees it that lies lower by these rows and is rolled."""
+    if not rows and not degrees:
+        return image
+    height, width = image.shape[:2]
+    move = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), -degrees, 1.0)
+    move[1, 2] += rows
+    return np.asarray(cv2.warpAffine(image, move, (width, height), flags=cv2.INTER_LANCZOS4,
+                                     borderMode=cv2.BORDER_REPLICATE))
+
+
+def noisy(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    return np.asarray(np.clip(np.rint(image + NOISE * random.standard_normal(image.shape)), 0,
+                              255).astype(np.uint8))
+
+
+def repeated(pair: Pair, rows: float, degrees: float, repeats: int) -> Iterator[Pair]:
+    """A sequence of one pair, each time with other noise."""
+    left, right = np.asarray(pair.left), moved(np.asarray(pair.right), rows, degrees)
+    for number in range(repeats):
+        random = np.random.default_rng([1, number])
+        yield dataclasses.replace(pair, left=noisy(left, random), right=noisy(right, random),
+                                  stamp_ns=10**18 + number * PERIOD_NS)
+
+
+def score(pairs: Iterable[Pair], configs: Mapping[str, MatcherConfig]) -> list[float]:
+    """Bad-3 of the last pair by every configuration."""
+    method = Method(repeat=1)
+    with Evaluation(configs, method=method) as evaluation:
+        for pair, following in itertools.pairwise(itertools.chain(pairs, [None])):
+            assert pair is not None
+            if following is None:
+                return [one.frame.whole.filled.bad_known(3)
+                        for one in evaluation.judge(pair).result.matchers.values()]
+            evaluation.rows.corrections(pair, {
+                name: range_of(config, pair, method) for name, config in configs.items()})
+    raise ValueError('there is no pair')
+
+
+def forth_and_back(pairs: Sequence[Pair], rows: float, degrees: float) -> Iterator[Pair]:
+    """A sequence, and once more backwards, without the last pair again."""
+    first, second = pairs[0].stamp_ns or 0, pairs[1].stamp_ns or 0
+    for number, pair in enumerate([*pairs, *pairs[-2::-1]]):
+        yield dataclasses.replace(pair, right=moved(np.asarray(pair.right), rows, degrees),
+                                  stamp_ns=first + number * (second - first))
+
+
+def undone(pairs: Iterable[Pair], config: MatcherConfig) -> np.ndarray:
+    """Seconds, and rows that are undone in the middle of the image: float64 N x 2."""
+    tracker, found = RowTracker(), []
+    for pair in pairs:
+        correction = tracker.corrections(pair, {'': config})['']
+        height, width = np.asarray(pair.left).shape[:2]
+        rows = 0.0 if correction is None else float(correction.rows(
+            np.array([width / 2]), np.array([height / 2]))[0])
+        found.append((1e-9 * (pair.stamp_ns or 0), rows))
+    return np.array(found) - [found[0][0], 0]
+
+
+def flicker(pairs: Iterable[Pair], configs: Mapping[str, MatcherConfig]) -> list[float]:
+    """Pixels that flicker by every configuration, per cent of those where nothing moves."""
+    with Evaluation(configs, method=Method(repeat=1, consistency=True)) as evaluation:
+        totals = totals_of([evaluation.judge(pair).result for pair in pairs])
+    return [float(one.pooled.consistency.as_dict()['flicker'] or 0)
+            for one in totals.matchers.values() if one.pooled.consistency is not None]
+
+
+def main() -> None:
+    parser = common.parser(__doc__)
+    parser.add_argument('folder', type=pathlib.Path, help='pairs with truth, or a sequence')
+    parser.add_argument('--preset', default='road')
+    parser.add_argument('--repeats', type=int, default=40, help='pairs of a frame (40)')
+    parser.add_argument('--backend', default='cpu')
+    print_tables(parser.parse_args())
+
+
+def print_tables(options: argparse.Namespace) -> None:
+    config = MatcherConfig.preset(options.preset).replace(backend=options.backend)
+    configs = {mode: config.replace(row_correction=mode) for mode in ('off', 'correct')}
+    pairs = list(open_dataset(options.folder))
+    if pairs[0].truth is not None:
+        print(f'| {options.preset}, bad-3 | off | correct |\n| --- | --- | --- |')
+        for name, move in MOVES.items():
+            scores = np.array([score(repeated(pair, *move, options.repeats), configs)
+                               for pair in pairs])
+            print(f'| {name} | ' + ' | '.join(
+                f'{mean:.2f} ({", ".join(f"{one:.2f}" for one in column)})'
+                for mean, column in zip(scores.mean(axis=0), scores.T, strict=True)) + ' |',
+                flush=True)
+        return
+    print('| moved | settled within 0.1 px after, s | px then | range then, px | flicker off, % | '
+          'correct, % |\n' + '| --- ' * 6 + '|')
+    for name, move in MOVES.items():
+        track = undone(forth_and_back(pairs, *move), configs['correct'])
+        late = track[track[:, 0] >= 2, 1]
+        outside = track[np.abs(track[:, 1] - np.median(late)) > 0.1, 0]
+        flickers = flicker(forth_and_back(pairs, *move), configs)
+        print(f'| {name} | {outside.max(initial=0):.2f} | {np.median(late):.2f} | '
+              f'{np.ptp(late):.3f} | ' + ' | '.join(f'{one:.2f}' for one in flickers) + ' |',
+              flush=True)
+
+
+if __name__ == '__main__':
+    main()
