@@ -211,10 +211,11 @@ class StereoMatcher:
 
         :param homography: 3 x 3, row by row: from a pixel (x, y, 1) of the corrected right
             rectified image, as large as that is before ``downscale``, to its place in the right
-            rectified image; None = no correction, which costs nothing.
+            rectified image, and then what ``RightWarp`` may have; None = no correction, which
+            costs nothing.
         :raises ConfigError: the setting ``row_correction`` is not 'correct'.
-        :raises InputError: bad calibration: not 9 finite numbers, or it moves a corner of the
-            image by more than ``rectification.MAX_WARP``. The earlier correction stays. Before
+        :raises InputError: bad calibration: not 9 or 12 finite numbers, or it moves a corner of
+            the image by more than ``rectification.MAX_WARP``. The earlier correction stays. Before
             the first frame, and with images of another size, the frame raises it.
         """
         if homography is None:
@@ -224,7 +225,7 @@ class StereoMatcher:
             raise ConfigError('row_correction', self._config.row_correction,
                               'a homography was given: set it to correct')
         warp = RightWarp(homography)
-        if self._warp is not None and warp.homography == self._warp.homography:
+        if self._warp is not None and warp.numbers == self._warp.numbers:
             return
         if (latest := self._rectified) is not None:
             warp.prepare(*latest)

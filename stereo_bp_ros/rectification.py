@@ -102,10 +102,10 @@ class RawCamera:
             raise InputError(InputReason.BAD_CALIBRATION, f'{side} R is {list(self.r)}',
                              'it must be a rotation, or all 0 for none')
 
-    def maps(self, width: int, height: int, homography: Sequence[float] = IDENTITY) -> Maps:
+    def maps(self, width: int, height: int, warp: Sequence[float] = IDENTITY) -> Maps:
         """OpenCV's fixed-point maps for rectified images of this size, as ``cv2.remap`` has them.
 
-        :param homography: 3 x 3, row by row, which is applied to rectified pixels first.
+        :param warp: what is applied to rectified pixels first, as of ``RightWarp``.
         :returns: int16 H x W x 2, column and row of the raw pixel up and left of where a
             rectified pixel lies; uint16 H x W, how far: 32nds of a pixel to the right + 32 x
             those downwards.
@@ -115,11 +115,22 @@ class RawCamera:
         k, r = np.reshape(self.k, (3, 3)), np.reshape(self.r, (3, 3))
         p, d = np.reshape(self.p, (3, 4))[:, :3], np.array(self.d)
         # OpenCV inverts P R: any 3 x 3 matrix may stand for P.
-        p = np.linalg.inv(np.reshape(homography, (3, 3))) @ p
+        p = np.linalg.inv(np.reshape(warp[:9], (3, 3))) @ p
         model: Any = cv2
         if self.model == 'equidistant':
             model, d = cv2.fisheye, d if self.d else np.zeros(4)
-        return model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_16SC2)
+        if len(warp) == 9:
+            return model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_16SC2)
+        columns, lines = model.initUndistortRectifyMap(
+            k, d, r, p, (width, height), cv2.CV_32FC1)
+        rows = _keystone_rows(warp, np.arange(width, dtype=np.float32),
+                              np.arange(height, dtype=np.float32)[:, None])
+        # The maps are smooth, and these rows few: to first order.
+        for one in (columns, lines):
+            steps = np.diff(one, axis=0)
+            one[1:] += rows[1:] * steps
+            one[0] += rows[0] * steps[0]
+        return cv2.convertMaps(columns, lines, cv2.CV_16SC2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,13 +196,15 @@ class Rectification:
             self.projection('left'), self.projection('right'),
             (self.rectified_width, self.rectified_height))
 
-    def maps(self, side: str, homography: Sequence[float] = IDENTITY) -> Maps:
+    def maps(self, side: str, warp: Sequence[float] = IDENTITY) -> Maps:
         """Where the pixels of the rectified image of a side lie in its raw image.
+
+        :param warp: what is applied to rectified pixels first, as of ``RightWarp``.
 
         Both arrays have the rectified size; see ``RawCamera.maps``.
         """
         camera = dataclasses.replace(self.camera(side), p=self.projection(side))
-        return camera.maps(self.rectified_width, self.rectified_height, homography)
+        return camera.maps(self.rectified_width, self.rectified_height, warp)
 
     def projection(self, side: str) -> tuple[float, ...]:
         """P of a side in pixels of the rectified image."""
@@ -203,17 +216,18 @@ class Rectification:
 class RightWarp:
     """A homography of the right rectified image with its maps, which are computed once.
 
-    :param homography: 9 numbers, row by row: from a pixel (x, y, 1) of the warped image to its
-        place in the rectified image.
-    :raises InputError: bad calibration: not 9 finite numbers.
+    :param numbers: 9 of the homography, row by row: from a pixel (x, y, 1) of the warped image to
+        its place in the rectified image. Then none, or 3, k, column and row: the place lies
+        ``k (x - column) (y - row)`` lower.
+    :raises InputError: bad calibration: not 9 or 12 finite numbers.
     """
 
     #: The camera of an image that is rectified already.
     CAMERA = RawCamera('plumb_bob', (), IDENTITY, IDENTITY, (1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0))
 
-    def __init__(self, homography: Sequence[float]) -> None:
-        check_numbers('the homography', homography, 9)
-        self.homography = tuple(map(float, homography))
+    def __init__(self, numbers: Sequence[float]) -> None:
+        check_numbers('the homography', numbers, 9, 12)
+        self.numbers = tuple(map(float, numbers))
         self._prepared: tuple[Rectification | None, int, int] | None = None
         self._maps: Maps
 
@@ -238,8 +252,8 @@ class RightWarp:
             return
         self._check(width, height)
         self._prepared = None       # while the maps are those of others
-        self._maps = (self.CAMERA.maps(width, height, self.homography) if rectification is None
-                      else rectification.maps('right', self.homography))
+        self._maps = (self.CAMERA.maps(width, height, self.numbers) if rectification is None
+                      else rectification.maps('right', self.numbers))
         self._prepared = wanted
 
     def _check(self, width: int, height: int) -> None:
@@ -247,9 +261,12 @@ class RightWarp:
             raise InputError(InputReason.TOO_LARGE, f'{width} x {height} to be warped',
                              f'sides may have at most {MAX_SIDE} pixels')
         corners = np.array([(x, y, 1.0) for x in (0, width - 1) for y in (0, height - 1)])
-        x, y, scale = (corners @ np.reshape(self.homography, (3, 3)).T).T
-        if scale.min() > 0 and np.linalg.det(np.reshape(self.homography, (3, 3))) > 0:
-            moved = float(np.hypot(x / scale - corners[:, 0], y / scale - corners[:, 1]).max())
+        homography = np.reshape(self.numbers[:9], (3, 3))
+        x, y, scale = (corners @ homography.T).T
+        if scale.min() > 0 and np.linalg.det(homography) > 0:
+            rows = _keystone_rows(self.numbers, corners[:, 0], corners[:, 1])
+            moved = float(np.hypot(x / scale - corners[:, 0],
+                                   y / scale + rows - corners[:, 1]).max())
             if moved <= MAX_WARP:
                 return
             text = f'moves a corner by {moved:.1f} pixels'
@@ -257,6 +274,14 @@ class RightWarp:
             text = 'cannot be inverted or turns the image over'
         raise InputError(InputReason.BAD_CALIBRATION, f'the homography {text}',
                          f'it may be {MAX_WARP:g} pixels')
+
+
+def _keystone_rows(warp: Sequence[float], x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Rows by which the last numbers of a warp move pixels."""
+    if len(warp) == 9:
+        return np.zeros(())
+    k, column, row = warp[9:]
+    return k * (x - column) * (y - row)
 
 
 def rectified_info(info: Any, rectification: Rectification, side: str) -> Any:

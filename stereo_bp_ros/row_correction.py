@@ -6,10 +6,9 @@ To first order in the error, with ``u = (x - cx) / f`` and ``v = (y - cy) / f``,
 
     dy = c0 + c1 u + c2 v + c3 u v + c4 v^2
 
-c0: offset, or pitch (then c4 = c0); c1: roll; c2: focal length; c3: yaw; c4: pitch. c3 is
-measured, so that it does not distort the others, and not undone: a yaw moves columns by
-``c3 (1 + u^2)``, too, and real pairs (KITTI 2012: 1.5 px in the corners) have the rows without
-the columns.
+c0: offset, or pitch (then c4 = c0); c1: roll; c2: focal length; c3: yaw; c4: pitch. Columns follow
+for roll, focal length and pitch. They do not for c3: a yaw moves them by ``c3 (1 + u^2)``, but
+real pairs (KITTI 2012: 1.5 px in the corners) have its rows without these columns.
 """
 
 from __future__ import annotations
@@ -27,9 +26,6 @@ from stereo_bp_ros.rectification import RightWarp
 
 #: The terms of a correction, and what each is, for people.
 TERMS = ('offset', 'roll', 'scale', 'keystone', 'pitch')
-
-#: Which of them are undone.
-UNDONE = np.array([1.0, 1.0, 1.0, 0.0, 1.0])
 
 #: What a pair needs: so many points that agree, and at most so much spread of all, pixels.
 MIN_POINTS, MAX_SPREAD = 20, 0.75
@@ -100,7 +96,7 @@ class RowCorrection:
         """Where a pixel of the corrected right image lies in the image as it comes.
 
         :returns: 9 numbers, row by row: (x, y, 1) of the corrected image is mapped, both in
-            pixels of the rectified image. c3 is not in it.
+            pixels of the rectified image. c3 is not in it, but in ``warp``.
         """
         offset, roll, scale, _, pitch = np.array(self.terms) / self.focal_px
         move = np.array([[1 + self.columns / self.focal_px, -roll, 0], [roll, 1 + scale, offset],
@@ -108,12 +104,17 @@ class RowCorrection:
         camera = np.array([[self.focal_px, 0, self.cx], [0, self.focal_px, self.cy], [0, 0, 1]])
         return tuple((camera @ move @ np.linalg.inv(camera)).reshape(-1).tolist())
 
+    def warp(self) -> tuple[float, ...]:
+        """The same with c3, as ``rectification.RightWarp`` takes it."""
+        keystone = self.terms[3] / self.focal_px**2
+        return self.homography() + ((keystone, self.cx, self.cy) if keystone else ())
+
     def rows(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Rows by which places of the corrected image lie lower in the one that comes, pixels.
 
         :param x, y: float N, pixels.
         """
-        return _terms_at(x, y, self) @ (UNDONE * self.terms)
+        return _terms_at(x, y, self) @ np.array(self.terms)
 
 
 def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray:
@@ -123,7 +124,7 @@ def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray
     """
     if correction is None:
         return right
-    warp = RightWarp(correction.homography())
+    warp = RightWarp(correction.warp())
     warp.prepare(None, right.shape[1], right.shape[0])
     return np.asarray(cv2.remap(right, *warp.maps, cv2.INTER_LINEAR))
 
@@ -150,10 +151,11 @@ class RowState:
     """What is known of the rows of a pair.
 
     estimate: how the right image is moved; None before the first pair that shows it.
+    significant: the same where it is worth a correction, and within the limit.
     sigmas:   standard deviation of each term, pixels; 0 of a term that is left out.
-    largest:  rows by which what can be undone moves any place of the image, at most, pixels.
+    largest:  rows by which it moves any place of the image, at most, pixels.
     sigma:    standard deviation of that, pixels.
-    remaining: the same of what no correction undoes at the time of the latest pair.
+    remaining: the same after the correction at the time of the latest pair.
     residual: robust standard deviation of the latest pair's points around the estimate, pixels.
     points:   points of that pair that agree.
     pairs:    pairs in the estimate.
@@ -163,6 +165,7 @@ class RowState:
     """
 
     estimate: RowCorrection | None = None
+    significant: RowCorrection | None = None
     sigmas: tuple[float, ...] = (0.0,) * len(TERMS)
     largest: float = 0.0
     sigma: float = math.inf
@@ -218,7 +221,7 @@ class RowEstimator:
 
     :param width, height: of the rectified images, pixels.
     :param focal_px, cx, cy: of the right camera; 0 and None = width, and the middle.
-    :param limit: rows; an estimate that moves any place by more is not corrected.
+    :param limit: rows; an estimate with a term that moves any place by more is not corrected.
     """
 
     def __init__(self, width: int, height: int, *, focal_px: float = 0.0,
@@ -230,11 +233,10 @@ class RowEstimator:
             (width - 1) / 2 if cx is None else cx, (height - 1) / 2 if cy is None else cy)
         x, y = (along.reshape(-1) for along in np.meshgrid(
             np.linspace(0, width - 1, PLACES), np.linspace(0, height - 1, PLACES)))
-        at = _terms_at(x, y, self._camera)
-        self._scales = 1 / np.abs(at).max(axis=0)
-        self._places = at * UNDONE
+        self._places = _terms_at(x, y, self._camera)
+        self._scales = 1 / np.abs(self._places).max(axis=0)
         #: Of terms and of columns: how far each moves a place.
-        self._moves = np.stack([*self._places.T, at[:, 1]], axis=1)
+        self._moves = np.append(self._places, self._places[:, 1:2], axis=1)
         self._prior = _Gaussian(np.zeros(len(TERMS)), np.diag((PRIOR_PX * self._scales) ** 2))
         self.clear()
 
@@ -340,8 +342,9 @@ class RowEstimator:
         largest = int(rows.argmax())
         is_significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
                                                         SIGNIFICANT_SIGMAS * sigmas)))
+        is_beyond = bool(np.any(np.abs(best.mean / self._scales) > self.limit))
         reason = ''
-        if rows[largest] > self.limit:
+        if is_beyond:
             reason = f'beyond the limit of {self.limit:g} px'
         elif pairs < MIN_PAIRS or not (is_significant or np.any(self._way.end)):
             reason = 'not significant'
@@ -349,12 +352,13 @@ class RowEstimator:
             apart = np.abs(self._places @ (best.mean - self._way.end[:-1]))
             if np.any(apart > np.maximum(HYSTERESIS_PX, HYSTERESIS_SIGMAS * sigmas)):
                 self._way = _Way(self._in_use(time_s), np.append(
-                    UNDONE * best.mean, self._columns(best)), time_s)
+                    best.mean, self._columns(best)), time_s)
         apart = np.abs(self._places @ (best.mean - self._in_use(time_s)[:-1]))
         since_s = self._way.since_s if np.any(self._way.end) else None
+        estimate = dataclasses.replace(self._camera, terms=tuple(best.mean.tolist()),
+                                       columns=self._columns(best))
         self.state = RowState(
-            dataclasses.replace(self._camera, terms=tuple(best.mean.tolist()),
-                                columns=self._columns(best)),
+            estimate, estimate if is_significant and not is_beyond else None,
             tuple(np.sqrt(np.maximum(0, np.diag(best.covariance))).tolist()),
             float(rows[largest]), float(sigmas[largest]), float(apart.max()), pair.residual,
             pair.points, pairs, reason, time_s, since_s)

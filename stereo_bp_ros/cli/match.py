@@ -138,11 +138,11 @@ def _rows(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
     pair = Pair('', left, right, calibration=calibration)
     state = pair_rows.estimator_of(pair, calibration, config.row_correction_limit).add(
         pair_rows.measure_rows(pair, config), 0.0)
-    correction = pair_rows.correction_alone(state, config.row_correction_limit)
+    correction = state.significant
     found: dict[str, Any] = {
         'largest_px': state.largest, 'sigma_px': state.sigma, 'points': state.points,
         'undone': correction is not None and config.row_correction == 'correct',
-        'homography': correction and list(correction.homography())}
+        'homography': correction and list(correction.warp())}
     if state.estimate is None:
         return {**found, 'largest_px': None, 'sigma_px': None, 'text': f'unknown: {state.reason}'}
     text = f'they miss by up to {state.largest:.2f} px (sigma {state.sigma:.2f})'
@@ -150,7 +150,7 @@ def _rows(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
         text += f': the right image is {pair_rows.describe(correction)}'
     return {**found, 'text': text + (
         ', which is undone' if found['undone'] else ', which stays' if correction else
-        ': beyond row_correction_limit' if state.largest > config.row_correction_limit else
+        ': beyond row_correction_limit' if 'limit' in state.reason else
         ': nothing to undo')}
 
 

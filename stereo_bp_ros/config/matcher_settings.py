@@ -65,7 +65,8 @@ class MatcherSettings(Settings):
         'once it is significant (node, evaluate, match, replay)',
         choices=('off', 'measure', 'correct'))
     row_correction_limit: float = setting(
-        4.0, 'maximum correction anywhere in the image; a larger displacement is a warning',
+        4.0, 'maximum displacement of any place by one term of the correction (offset, roll, '
+        'scale, keystone, pitch); a larger one is not corrected',
         0, 16, unit='pixels', live=True)
 
     smoothing_sigma: float = setting(

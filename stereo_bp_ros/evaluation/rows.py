@@ -18,13 +18,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.row_correction import (
-    MIN_CORRECTION_PX,
-    SIGNIFICANT_SIGMAS,
-    RowCorrection,
-    RowEstimator,
-    RowState,
-)
+from stereo_bp_ros.row_correction import RowCorrection, RowEstimator
 
 FOLLOWS_NS = 500_000_000
 """Most nanoseconds from a pair to the next of the same sequence."""
@@ -77,19 +71,14 @@ def measure_rows(pair: Pair, config: MatcherConfig) -> np.ndarray:
     return row_points(left, right, config.min_disparity, config.max_disparity)
 
 
-def correction_alone(state: RowState, limit: float) -> RowCorrection | None:
-    """What a single pair shows to be undone; None: nothing that is significant by itself."""
-    is_significant = state.largest >= max(MIN_CORRECTION_PX, SIGNIFICANT_SIGMAS * state.sigma)
-    return state.estimate if is_significant and state.largest <= limit else None
-
-
 def describe(correction: RowCorrection) -> str:
-    """What moved the right camera, in words: the terms that can be undone."""
-    offset, roll, scale, _, _ = correction.terms
+    """What moved the right camera, in words."""
+    offset, roll, scale, keystone, _ = correction.terms
     parts = {f'{abs(offset):.2f} px {"lower" if offset > 0 else "higher"}': offset,
              f'rolled by {math.degrees(math.atan(roll / correction.focal_px)):.2f} degrees': roll,
              f'focal length {100 * scale / correction.focal_px:+.2f} %'
-             + ('' if correction.columns else ' in rows'): scale}
+             + ('' if correction.columns else ' in rows'): scale,
+             f'keystone {keystone:+.2f} px at u v = 1': keystone}
     return ', '.join(text for text, value in parts.items() if value) or 'not moved'
 
 
@@ -155,8 +144,7 @@ class RowTracker:
         return self.latest
 
     def _alone_in(self, pair: Pair, config: MatcherConfig) -> RowCorrection | None:
-        state = self._new_estimator(pair, config).add(measure_rows(pair, config), 0.0)
-        return correction_alone(state, config.row_correction_limit)
+        return self._new_estimator(pair, config).add(measure_rows(pair, config), 0.0).significant
 
     def _new_estimator(self, pair: Pair, config: MatcherConfig) -> RowEstimator:
         return estimator_of(pair, self._calibration, config.row_correction_limit)

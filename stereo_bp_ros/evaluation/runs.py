@@ -287,8 +287,8 @@ class Evaluation:
     def _correct_rows(self, name: str) -> None:
         """Have a matcher undo what it has to in the latest pair."""
         correction = self.rows.latest.get(name)
-        self._matchers[name].correct_rows(None if correction is None
-                                          else correction.homography())
+        self._matchers[name].correct_rows(
+            None if correction is None else correction.warp())
 
     def _obstacles(self, pair: Pair, maps: Mapping[str, Map]) -> dict[str, Obstacles]:
         """In the corridor, of the map of every matcher; {} without a corridor or a ground.

@@ -231,6 +231,6 @@ class MatcherHost:
             self.build(self.config, left.width, left.height, calibration)
         matcher = self.matcher
         assert matcher is not None
-        matcher.correct_rows(correction.homography() if correction is not None else None)
+        matcher.correct_rows(correction.warp() if correction is not None else None)
         return matcher.compute(left, right, calibration=calibration, rectification=rectification,
                                outputs=tuple(out), out=out)

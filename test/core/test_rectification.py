@@ -126,6 +126,19 @@ def test_a_homography_is_applied_to_rectified_pixels_before_the_camera(model, d)
     assert np.abs(at - expected).max() < 1 / 64 + 1e-3
 
 
+@pytest.mark.parametrize(('model', 'd'), MODELS)
+def test_rows_of_a_warp_beside_its_homography_are_those_of_rectified_pixels(model, d):
+    found, info = rectification(model=model, d=d), camera_info('right', model=model, d=d)
+    k, column, row = 1e-3, 48.0, 30.0
+    at = positions_of(found.maps('right', (*HOMOGRAPHY, k, column, row)))
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    pixels = np.stack([x, y, np.ones_like(x)], -1) @ np.reshape(HOMOGRAPHY, (3, 3)).T
+    pixels = pixels[..., :2] / pixels[..., 2:]
+    pixels[..., 1] += k * (x - column) * (y - row)      # of warped ones
+    expected = projected(info, pixels.reshape(-1, 2)).reshape(HEIGHT, WIDTH, 2)
+    assert np.abs(at - expected).max() < 0.06
+
+
 def test_a_warp_of_rectified_images_is_its_homography_and_its_maps_are_computed_once():
     warp = RightWarp(HOMOGRAPHY)
     warp.prepare(None, 640, 480)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from stereo_bp_ros.rectification import RightWarp
 from stereo_bp_ros.row_correction import (
     MAX_RATE_PX_S,
     MIN_CORRECTION_PX,
@@ -20,7 +21,8 @@ WIDTH, HEIGHT, FOCAL = 1242, 375, 720.0
 CX, CY = (WIDTH - 1) / 2, (HEIGHT - 1) / 2
 #: Terms of errors that cameras have, pixels.
 ERRORS = {'offset': (1.5, 0, 0, 0, 0), 'pitch': (1.9, 0, 0, 0, 1.9), 'roll': (0, 3.8, 0, 0, 0),
-          'focal length': (0, 0, 7.2, 0, 0), 'all': (1, -2, 3, 2, 1)}
+          'focal length': (0, 0, 7.2, 0, 0), 'keystone': (0, 0, 0, 6, 0),
+          'all': (1, -2, 3, 2, 1)}
 
 
 class Pairs:
@@ -70,7 +72,7 @@ def test_each_error_is_corrected_everywhere_after_a_few_pairs(terms: Sequence[fl
     assert pairs.estimator.state.residual == pytest.approx(0.15, rel=0.3)
 
 
-@pytest.mark.parametrize('name', ['offset', 'roll', 'focal length'])
+@pytest.mark.parametrize('name', ['offset', 'roll', 'focal length', 'keystone'])
 def test_terms_that_the_points_do_not_need_are_left_out(name: str) -> None:
     pairs = Pairs()
     pairs.see(ERRORS[name], 4)
@@ -105,7 +107,8 @@ def test_the_homography_moves_places_by_the_rows_that_the_terms_say() -> None:
         for x, y in ((0.0, 0.0), (900.0, 50.0), (1241.0, 374.0)):
             place = h @ (x, y, 1)
             place = place[:2] / place[2]
-            rows = correction(terms).rows(np.array([x]), np.array([y]))[0]
+            without = (*terms[:3], 0, terms[4])
+            rows = correction(without).rows(np.array([x]), np.array([y]))[0]
             assert place[1] - y == pytest.approx(rows, abs=0.03), name
             if name == 'roll':
                 assert place[0] - x == pytest.approx(-3.8 * (y - CY) / FOCAL)
@@ -125,15 +128,20 @@ def test_a_focal_length_is_undone_in_columns_where_rows_show_it_clearly() -> Non
         assert place[0] / place[2] - x[0] == pytest.approx(found.columns * (100 - CX) / FOCAL)
 
 
-def test_a_keystone_is_measured_and_not_undone() -> None:
+def test_a_keystone_is_undone_in_rows_alone() -> None:
     pairs = Pairs()
     pairs.see((0, 0, 0, 6, 0), 5)
-    assert pairs.estimator.correction(pairs.time_s) is None
-    estimate = pairs.estimator.state.estimate
-    assert estimate is not None
-    assert estimate.terms == pytest.approx((0, 0, 0, 6, 0), abs=0.5)
-    assert pairs.estimator.state.largest == 0
-    np.testing.assert_allclose(estimate.homography(), np.eye(3).reshape(-1), atol=1e-12)
+    found = pairs.estimator.correction(pairs.time_s)
+    assert found is not None
+    assert found.terms == pytest.approx((0, 0, 0, 6, 0), abs=0.5)
+    np.testing.assert_allclose(found.homography(), np.eye(3).reshape(-1), atol=1e-12)
+    warp = RightWarp(found.warp())
+    warp.prepare(None, WIDTH, HEIGHT)
+    whole, part = warp.maps
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    np.testing.assert_array_equal(whole[..., 0] + part % 32 / 32, x)
+    rows = found.rows(x.reshape(-1), y.reshape(-1)).reshape(HEIGHT, WIDTH)
+    np.testing.assert_allclose(whole[..., 1] + part // 32 / 32 - y, rows, atol=1 / 60)
 
 
 @pytest.mark.parametrize('terms', [(0, 0, 0, 0, 0), (0.1, 0, 0, 0, 0), (0, 0.1, 0, 0, 0)])
