@@ -41,8 +41,8 @@ MAX_SIGMA_PX, MAX_SPREAD_PX = 0.5, 1.0
 PRIOR_PX, NOISE_PX = 3.0, 0.2
 """Standard deviations: of an offset before anything is known, and of a place of a corner."""
 
-ITERATIONS, WITHOUT_OFFSETS = 40, 8
-"""Of the least squares; the first ones leave the offsets at 0."""
+ITERATIONS, WITHOUT_OFFSETS, MIN_STEP = 40, 8, 1e-3
+"""Of the least squares; the first ones leave the offsets at 0, and smaller steps end it."""
 
 MIN_MOTION_S, MAX_MOTION_S = 0.2, 1.5
 """Seconds between two pairs whose motion is measured."""
@@ -205,9 +205,11 @@ class _Motion:
         by_q[:, :2, 2] = self._focal * q[:, :2] / q[:, 2:] ** 2
         by_q[:, 2, 2] = true / q[:, 2] ** 2
         jacobian = np.empty((len(q), 3, 9))
-        for axis in range(3):
-            jacobian[:, :, axis] = np.einsum(
-                'nij,nj->ni', by_q, np.cross(np.eye(3)[axis], turned))
+        x, y, z = turned.T
+        zero = np.zeros_like(x)
+        # A small rotation w moves a vector p by w x p.
+        by_rotation = np.array([[zero, z, -y], [-z, zero, x], [y, -x, zero]])
+        jacobian[:, :, :3] = by_q @ by_rotation.transpose(2, 0, 1)
         jacobian[:, :, 3:6] = by_q * (true / self._focal)[:, None, None]
         along = by_q @ state.translation / self._focal
         jacobian[:, :, 6:] = -along[:, :, None] * self._gains[:, None]
@@ -254,6 +256,8 @@ def _solve(rays: np.ndarray, disparity: np.ndarray, rays_after: np.ndarray,
                 state, damping = tried, max(damping / 5, 1e-6)
                 break
             damping *= 5
+        if size == 9 and scale < 1.01 * max(2.5 * spread, 0.5) and np.abs(step).max() < MIN_STEP:
+            break
     covariance = np.linalg.pinv(normal)
     sigma = max(spread, NOISE_PX / 2) * math.sqrt(max(0.0, covariance[6, 6]))
     agree = np.count_nonzero(weights > 0.25)

@@ -142,7 +142,7 @@ def _rows(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
     found: dict[str, Any] = {
         'largest_px': state.largest, 'sigma_px': state.sigma, 'points': state.points,
         'undone': correction is not None and config.row_correction == 'correct',
-        'homography': correction and list(correction.warp())}
+        'warp': correction and list(correction.warp())}
     if state.estimate is None:
         return {**found, 'largest_px': None, 'sigma_px': None, 'text': f'unknown: {state.reason}'}
     text = f'they miss by up to {state.largest:.2f} px (sigma {state.sigma:.2f})'

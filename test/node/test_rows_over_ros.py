@@ -19,7 +19,7 @@ PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'correlation_win
               'row_correction': 'correct', 'max_input_age': 5.0}
 PERIOD_S = 0.05
 
-#: Pixels of a matched pair that have its disparity, and of one whose rows miss by a pixel and more.
+#: Share of pixels with the disparity where rows match, and where they miss by a pixel and more.
 MATCHED, MISSED = 0.9, 0.6
 
 #: Seconds that a loaded machine may add to what the node takes.
