@@ -73,6 +73,8 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
     bench = Bench()
     offered: list[tuple[Any, ...]] = []
     bench.offsets.offer = lambda *pair: offered.append(pair)        # type: ignore[method-assign]
+    followed: list[tuple[Any, ...]] = []
+    bench.drift.offer = lambda *pair: followed.append(pair)         # type: ignore[method-assign]
     assert bench.processor.quality is None
     for k in range(3):                  # all within one look at the images
         bench.process(NOW + k)
@@ -84,6 +86,9 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
     assert calibration.focal_px == 100
     assert rectification is None
     assert (left.width, right.height, config.disparity_range) == (32, 24, 8)
+    (*_, calibration, stamp_ns, frame, correction), = followed
+    assert (calibration.focal_px, stamp_ns, correction) == (100, NOW, None)
+    assert frame.disparity is not None
 
 
 def test_few_valid_pixels_and_many_at_the_last_label_are_warnings_unless_an_image_is_black(
