@@ -155,7 +155,7 @@ class RowState:
     sigmas:   standard deviation of each term, pixels; 0 of a term that is left out.
     largest:  rows by which it moves any place of the image, at most, pixels.
     sigma:    standard deviation of that, pixels.
-    remaining: the same after the correction at the time of the latest pair.
+    remaining: the same once the correction has come to its target.
     residual: robust standard deviation of the latest pair's points around the estimate, pixels.
     points:   points of that pair that agree.
     pairs:    pairs in the estimate.
@@ -353,7 +353,7 @@ class RowEstimator:
             if np.any(apart > np.maximum(HYSTERESIS_PX, HYSTERESIS_SIGMAS * sigmas)):
                 self._way = _Way(self._in_use(time_s), np.append(
                     best.mean, self._columns(best)), time_s)
-        apart = np.abs(self._places @ (best.mean - self._in_use(time_s)[:-1]))
+        apart = np.abs(self._places @ (best.mean - self._way.end[:-1]))
         since_s = self._way.since_s if np.any(self._way.end) else None
         estimate = dataclasses.replace(self._camera, terms=tuple(best.mean.tolist()),
                                        columns=self._columns(best))
