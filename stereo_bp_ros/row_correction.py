@@ -63,8 +63,8 @@ UNEXPLAINED_PX, CELLS = 0.05, 8
 #: Least standard deviation of a point, pixels.
 MIN_POINT_SIGMA = 0.05
 
-#: Points that the criterion of terms counts at most, as many as a few pairs have.
-MAX_COUNTED_POINTS = 1000
+#: By how much a term must lower the sum of squares, in variances: three standard deviations.
+TERM_PENALTY = 9.0
 
 #: Rounds of reweighting, and residual, in standard deviations, from which a point has no weight.
 ROUNDS, TUKEY = 15, 4.685
@@ -337,7 +337,7 @@ class RowEstimator:
 
     def _conclude(self, pair: _Pair, pairs: int, time_s: float) -> None:
         """Choose the terms, and what to undo from now on."""
-        best = _chosen(self._known, math.log(min(MAX_COUNTED_POINTS, pairs * pair.points)))
+        best = _chosen(self._known)
         rows, sigmas = np.abs(self._places @ best.mean), self._sigmas_at(best.covariance)
         largest = int(rows.argmax())
         is_significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
@@ -387,18 +387,17 @@ def _terms_at(x: np.ndarray, y: np.ndarray, camera: RowCorrection) -> np.ndarray
     return np.stack([np.ones_like(u), u, v, u * v, v * v], axis=1)
 
 
-def _chosen(known: _Gaussian, penalty: float) -> _Gaussian:
-    """The estimate with the terms that the Bayesian information criterion keeps; others are 0.
+def _chosen(known: _Gaussian) -> _Gaussian:
+    """The estimate with the terms that a penalty for each keeps; others are 0.
 
-    Without terms z the sum of squares rises by ``mean_z^T covariance_zz^-1 mean_z``.
-
-    :param penalty: of a term: the logarithm of the number of points.
+    An information criterion: without terms z the sum of squares rises by
+    ``mean_z^T covariance_zz^-1 mean_z``.
     """
     def criterion(kept: tuple[int, ...]) -> float:
         left_out = [k for k in range(len(TERMS)) if k not in kept]
         mean = known.mean[left_out]
         return float(mean @ np.linalg.solve(known.covariance[np.ix_(left_out, left_out)], mean)
-                     ) + penalty * len(kept)
+                     ) + TERM_PENALTY * len(kept)
 
     kept = min((subset for count in range(len(TERMS) + 1)
                 for subset in itertools.combinations(range(len(TERMS)), count)), key=criterion)
