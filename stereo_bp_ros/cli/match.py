@@ -25,13 +25,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import checks, geometry
+from stereo_bp_ros import checks, files, geometry, pictures
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
-from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
+from stereo_bp_ros.evaluation import datasets, metrics
 from stereo_bp_ros.evaluation import rows as pair_rows
 from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.matcher import StereoMatcher
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
     if options.calibration:
-        calibration = calibrations.read_calibration(options.calibration, options.left)
+        calibration = Calibration.from_file(options.calibration, options.left)
     if options.truth:
         levels = options.truth_scale or datasets.truth_scale(options.truth)
         truth = datasets.read_truth(options.truth, levels)
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
             _log.warning('%s', finding)
         moved = _rows(left, right, search, calibration)
         if moved and moved['undone']:
-            matcher.correct_rows(moved['homography'])
+            matcher.correct_rows(moved['warp'])
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
         times_ms = []
         for _ in range(options.repeat):

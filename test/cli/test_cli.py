@@ -12,12 +12,12 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, engines
+from stereo_bp_ros import Calibration, engines, files
 from stereo_bp_ros.cli.main import VERBS, main
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
-from stereo_bp_ros.evaluation import bags, files, metrics
+from stereo_bp_ros.evaluation import bags, metrics
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
         '--backend', 'cpu']
