@@ -243,15 +243,12 @@ class RowEstimator:
     def clear(self) -> None:
         """Forget everything."""
         self.state = RowState()
+        #: Whether another pair should be measured soon: one that confirms the latest.
+        self.wants_pair = False
         self._known = self._prior
         self._bump: _Pair | None = None
         none = np.zeros(len(TERMS) + 1)
         self._way = _Way(none, none, -math.inf)
-
-    @property
-    def wants_pair(self) -> bool:
-        """Whether another pair should be measured soon: one that confirms the latest."""
-        return self._bump is not None or 0 < self.state.pairs < MIN_PAIRS
 
     def add(self, points: np.ndarray, time_s: float) -> RowState:
         """Learn from one pair; returns the new state.
@@ -261,6 +258,7 @@ class RowEstimator:
         :param time_s: when it was taken, seconds of any clock; not before the previous one.
         """
         pair = self._fit(np.asarray(points, np.float64).reshape(-1, 3))
+        self.wants_pair = False
         if isinstance(pair, str):
             self._bump = None
             self.state = dataclasses.replace(self.state, reason=pair)
@@ -273,12 +271,14 @@ class RowEstimator:
         if state.pairs and self._differ(known, self._prior.updated(pair)):
             bump, self._bump = self._bump, pair
             if bump is None or self._differ(self._prior.updated(bump), self._prior.updated(pair)):
+                self.wants_pair = bump is None      # scenes that contradict each other go on so
                 self.state = dataclasses.replace(
                     state, reason='a pair contradicts those before it')
                 return self.state
             known, pairs = self._prior.updated(bump), MIN_PAIRS
         self._bump = None
         self._known = known.updated(pair)
+        self.wants_pair = pairs < MIN_PAIRS
         self._conclude(pair, pairs, time_s)
         return self.state
 
