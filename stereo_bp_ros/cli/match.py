@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
             _log.warning('%s', finding)
         moved = _rows(left, right, search, calibration)
         if moved and moved['undone']:
-            matcher.correct_rows(moved['homography'])
+            matcher.correct_rows(moved['warp'])
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
         times_ms = []
         for _ in range(options.repeat):
