@@ -291,9 +291,9 @@ class StereoMatcher:
                 while waiting:
                     yield waiting.popleft().result()
             finally:
-                for one in waiting:     # after an error, or where the caller has seen enough
+                for pending in waiting:     # after an error, or where the caller has enough
                     with contextlib.suppress(Exception):
-                        one.result()
+                        pending.result()
 
     def as_opencv(self) -> OpenCvStereoMatcher:
         """This matcher with the interface of ``cv2.StereoMatcher``: see there."""
