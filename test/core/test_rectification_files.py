@@ -7,27 +7,14 @@ import pathlib
 import cv2
 import numpy as np
 import pytest
-import yaml
 
 from stereo_bp_ros import Calibration, Rectification
-from test.raw_cameras import HEIGHT, WIDTH, camera_info, rectification
+from test.raw_cameras import HEIGHT, WIDTH, rectification, write_ros
 
 WANTED = rectification()
 MATRICES = {f'{name}{number}': np.reshape(getattr(camera, name.lower()), shape)
             for number, camera in enumerate((WANTED.left, WANTED.right), 1)
             for name, shape in (('D', (1, -1)), ('K', (3, 3)), ('R', (3, 3)), ('P', (3, 4)))}
-
-
-def write_ros(folder: pathlib.Path) -> pathlib.Path:
-    for side in ('left', 'right'):
-        info = camera_info(side)
-        (folder / f'{side}.yaml').write_text(yaml.safe_dump({
-            'image_width': WIDTH, 'image_height': HEIGHT, 'distortion_model': 'plumb_bob',
-            'camera_matrix': {'rows': 3, 'cols': 3, 'data': list(map(float, info.k))},
-            'distortion_coefficients': {'rows': 1, 'cols': 5, 'data': list(map(float, info.d))},
-            'rectification_matrix': {'rows': 3, 'cols': 3, 'data': list(map(float, info.r))},
-            'projection_matrix': {'rows': 3, 'cols': 4, 'data': list(map(float, info.p))}}))
-    return folder / 'left.yaml'
 
 
 def write_opencv(path: pathlib.Path, names: dict[str, str] | None = None) -> pathlib.Path:
