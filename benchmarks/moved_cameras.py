@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import common
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.results import totals_of
+from stereo_bp_ros.evaluation.results import Result, totals_of
 from stereo_bp_ros.evaluation.rows import RowTracker
 from stereo_bp_ros.evaluation.runs import Evaluation, Method, range_of
 from stereo_bp_ros.evaluation.sources import Pair
@@ -32,8 +32,8 @@ from stereo_bp_ros.evaluation.sources import Pair
 MOVES = {'not moved': (0.0, 0.0), '0.5 px': (0.5, 0.0), '1 px': (1.0, 0.0), '2 px': (2.0, 0.0),
          'roll 0.3 degrees': (0.0, 0.3)}
 
-#: Grey levels, and from one pair to the next.
-NOISE, PERIOD_NS = 1.0, 100_000_000
+#: Grey levels, from one pair to the next, and until a correction is to be settled.
+NOISE, PERIOD_NS, SETTLED_S = 1.0, 100_000_000, 2.0
 
 
 def moved(image: np.ndarray, rows: float, degrees: float) -> np.ndarray:
@@ -96,9 +96,17 @@ def undone(pairs: Iterable[Pair], config: MatcherConfig) -> np.ndarray:
 
 
 def flicker(pairs: Iterable[Pair], configs: Mapping[str, MatcherConfig]) -> list[float]:
-    """Pixels that flicker by every configuration, per cent of those where nothing moves."""
+    """Pixels that flicker once a correction has settled, per cent of those where nothing moves."""
+    results: list[Result] = []
+    begin: int | None = None
     with Evaluation(configs, method=Method(repeat=1, consistency=True)) as evaluation:
-        totals = totals_of([evaluation.judge(pair).result for pair in pairs])
+        for pair in pairs:
+            stamp_ns = pair.stamp_ns or 0
+            begin = stamp_ns if begin is None else begin
+            result = evaluation.judge(pair).result
+            if stamp_ns - begin >= SETTLED_S * 1e9:
+                results.append(result)
+    totals = totals_of(results)
     return [float(one.pooled.consistency.as_dict()['flicker'] or 0)
             for one in totals.matchers.values() if one.pooled.consistency is not None]
 
@@ -131,11 +139,11 @@ def print_tables(options: argparse.Namespace) -> None:
     for name in ('not moved', '2 px', 'roll 0.3 degrees'):
         move = MOVES[name]
         track = undone(forth_and_back(pairs, *move), configs['correct'])
-        late = track[track[:, 0] >= 2, 1]
+        late = track[track[:, 0] >= SETTLED_S, 1]
         outside = track[np.abs(track[:, 1] - np.median(late)) > 0.1, 0]
         flickers = flicker(forth_and_back(pairs, *move), configs)
         print(f'| {name} | {outside.max(initial=0):.2f} | {np.median(late):.2f} | '
-              f'{np.ptp(late):.3f} | ' + ' | '.join(f'{one:.2f}' for one in flickers) + ' |',
+              f'{np.ptp(late):.3f} | ' + ' | '.join(f'{one:.3f}' for one in flickers) + ' |',
               flush=True)
 
 

@@ -20,7 +20,7 @@ html_theme = 'furo'
 html_copy_source = False
 
 # Pages of Python, NumPy and the package's inner modules are not among these.
-nitpick_ignore_regex = [('py:.*', r'(np|numpy|collections|concurrent|enum|threading)\..*'),
+nitpick_ignore_regex = [('py:.*', r'(np|numpy|collections|concurrent|enum|os|threading)\..*'),
                         ('py:.*', r'stereo_bp_ros\.(?!(Matcher|Stereo|RawI|Calib|Disp)).*'),
                         ('py:.*', r'[A-Za-z_]+')]
 

@@ -16,15 +16,17 @@ from stereo_bp_ros.errors import (
 )
 from stereo_bp_ros.findings import Finding
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.matcher import Pending, StereoMatcher
+from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.opencv_interface import OpenCvStereoMatcher
+from stereo_bp_ros.pending import Pending
 from stereo_bp_ros.rectification import RawCamera, Rectification
-from stereo_bp_ros.types import DisparityFrame, ValidWindow
+from stereo_bp_ros.types import DisparityFrame, PointCloud, ValidWindow
 
 __version__ = '0.1.0'
 
 __all__ = [
     'BackendUnavailable', 'Calibration', 'ConfigError', 'DeviceLostError', 'DisparityFrame',
     'Finding', 'InputError', 'InputReason', 'MatcherConfig', 'MemoryLimitError',
-    'OutOfDeviceMemory', 'Pending', 'RawCamera', 'RawImage', 'Rectification', 'StereoError',
-    'StereoMatcher', 'ValidWindow', 'examine_pair', 'preset_names',
+    'OpenCvStereoMatcher', 'OutOfDeviceMemory', 'Pending', 'PointCloud', 'RawCamera', 'RawImage',
+    'Rectification', 'StereoError', 'StereoMatcher', 'ValidWindow', 'examine_pair', 'preset_names',
 ]

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from stereo_bp_ros.errors import InputError, InputReason
 
@@ -103,10 +107,55 @@ class Calibration:
         return cls.from_projections(projection('left', left), projection('right', right),
                                     image_size(left))
 
+    @property
+    def Q(self) -> np.ndarray:  # noqa: N802  (OpenCV's name)
+        """Float64 4 x 4, as ``cv2.stereoRectify`` has it for ``cv2.reprojectImageTo3D``.
+
+        It is of disparities between the images as they are: ``fixed_disparity``, or those of
+        ``StereoMatcher.as_opencv``. With ``pre_adjust_disparity`` other disparities lack
+        ``shift``: set Q[3, 3] to 0 for them.
+        """
+        return np.array([[1, 0, 0, -self.cx_left],
+                         [0, self.focal_px / self.focal_y_px, 0,
+                          -self.cy * self.focal_px / self.focal_y_px],
+                         [0, 0, 0, self.focal_px],
+                         [0, 0, 1 / self.baseline_m, -self.shift / self.baseline_m]])
+
     @classmethod
-    def from_projections(cls, left: Sequence[float], right: Sequence[float],
+    def from_file(cls, path: str | os.PathLike[str], image: str | os.PathLike[str] | None = None
+                  ) -> Calibration:
+        """Read a calibration; its content tells the format (``docs/reference/files.md``).
+
+        A file of one camera (P_left.txt, left.yaml) is read with that of the other one beside it.
+
+        :param image: the left image: of KITTI's four cameras its folder tells the pair. Without
+            it, or in another folder, a warning says which pair was taken.
+        :raises ValueError: no such file, no known format, raw cameras, it is damaged, or as
+            ``from_projections``; the text names the file.
+        """
+        from stereo_bp_ros import calibration_files  # not above: it loads OpenCV
+        return calibration_of_file(path, *calibration_files.read_projections(path, image))
+
+    @classmethod
+    def from_q(cls, q: npt.ArrayLike, size: tuple[int, int] = (0, 0)) -> Calibration:
+        """From Q of ``cv2.stereoRectify``: 4 x 4, its baseline in metres.
+
+        :param size: as of ``from_projections``.
+        :raises InputError: as ``from_projections``.
+        """
+        from stereo_bp_ros import calibration_files  # not above: it loads OpenCV
+        numbers = _matrix('Q', q, 4)
+        try:
+            projections = calibration_files.projections_of_q(numbers)
+        except ValueError as error:
+            raise InputError(InputReason.BAD_CALIBRATION, str(error),
+                             'write what cv2.stereoRectify returns') from error
+        return cls.from_projections(*projections, size)
+
+    @classmethod
+    def from_projections(cls, left: npt.ArrayLike, right: npt.ArrayLike,
                          size: tuple[int, int] = (0, 0)) -> Calibration:
-        """From the 12 numbers of P of each camera, row by row, in pixels of the images.
+        """From P of each camera, 3 x 4 or its 12 numbers row by row, in pixels of the images.
 
         The focal length is the right camera's. Both cameras may be displaced from the origin of
         the rig, as the colour cameras of KITTI are: ``t = P_l[3] / P_l[0] - P_r[3] / P_r[0]``.
@@ -115,8 +164,8 @@ class Calibration:
         :raises InputError: with the reason bad calibration (not finite, or all zero), zero
             baseline, swapped cameras (a baseline below 0), or vertical pair.
         """
+        left, right = _matrix('left P', left, 3), _matrix('right P', right, 3)
         for side, p in (('left', left), ('right', right)):
-            check_numbers(f'{side} P', p, 12)
             if p[0] <= 0:
                 raise InputError(
                     InputReason.BAD_CALIBRATION, f'{side} P[0] is {p[0]}',
@@ -142,6 +191,32 @@ class Calibration:
                 'a pair?')
         return cls(focal_px=right[0], baseline_m=baseline, cx_left=left[2], cx_right=right[2],
                    cy=left[6], focal_y_px=left[5], width=size[0], height=size[1])
+
+
+def calibration_of_file(path: str | os.PathLike[str], left: Sequence[float],
+                        right: Sequence[float], size: tuple[int, int] = (0, 0)) -> Calibration:
+    """The calibration of projections that a file has.
+
+    :raises ValueError: as ``Calibration.from_projections``; the text names the path.
+    """
+    try:
+        return Calibration.from_projections(left, right, size)
+    except ValueError as error:
+        raise ValueError(f'calibration {path}: {error}') from error
+
+
+def _matrix(name: str, values: npt.ArrayLike, rows: int) -> list[float]:
+    """Numbers, row by row, of a matrix with 4 columns, or of what has them already.
+
+    :raises InputError: bad calibration.
+    """
+    found = np.asarray(values, np.float64)
+    if found.ndim > 1 and found.shape != (rows, 4):
+        raise InputError(InputReason.BAD_CALIBRATION, f'{name} has the shape {found.shape}',
+                         f'it must be ({rows}, 4), or {4 * rows} numbers row by row')
+    numbers: list[float] = found.reshape(-1).tolist()
+    check_numbers(name, numbers, 4 * rows)
+    return numbers
 
 
 def check_numbers(name: str, values: Sequence[float], *counts: int) -> None:

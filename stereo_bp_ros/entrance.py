@@ -8,12 +8,13 @@ import threading
 class Entrance:
     """Context in which one thread has a matcher to itself.
 
-    A second thread is rejected, and every thread once the matcher is closed. ``lock`` is held by
-    whoever is inside.
+    A second thread is rejected, or waits until the first one leaves; every thread is rejected once
+    the matcher is closed. ``lock`` is held by whoever is inside.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waits: bool = False) -> None:
         self.lock = threading.Lock()
+        self._waits = waits
         self._owner = 0
         self._is_closed = False
 
@@ -33,9 +34,11 @@ class Entrance:
 
     def acquire(self) -> None:
         """Enter, even after ``close``: for a frame that was accepted before."""
-        if not self.lock.acquire(blocking=False):
-            raise RuntimeError('this matcher was entered from two threads at once; '
-                               'use one matcher per thread')
+        # Whoever is inside already, as a signal handler is, would wait for itself.
+        waits = self._waits and self._owner != threading.get_ident()
+        if not self.lock.acquire(blocking=waits):
+            raise RuntimeError('this matcher was entered from two threads at once; use one '
+                               "matcher per thread, or concurrent='wait'")
         self._owner = threading.get_ident()
 
     def release(self) -> None:

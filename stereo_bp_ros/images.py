@@ -168,7 +168,8 @@ class RawImage:
 
     @classmethod
     def from_array(cls, array: np.ndarray, encoding: str | None = None) -> RawImage:
-        """Wrap an array: H x W uint8 (mono8), H x W uint16 (mono16) or H x W x 3 uint8 (rgb8).
+        """Wrap an array: H x W uint8 (mono8), H x W uint16 (mono16), H x W x 3 uint8 (rgb8),
+        H x W x 4 uint8 (rgba8, whose alpha is ignored) or H x W x 2 uint8 (yuv422).
 
         ``encoding`` names another meaning of the same shape ('bgr8', 'bayer_rggb8', ...). The
         rows of nv12, nv21 and nv24 are those of luma and of chroma: 3 H / 2 x W of nv12. An array
@@ -202,6 +203,17 @@ class RawImage:
         return cls(found, height, found.shape[1], step, name, _is_big_endian(found.dtype))
 
 
+def as_raw(image: Any, encoding: str | None = None) -> RawImage:
+    """A RawImage as it is, or an array of any library with the meaning that ``encoding`` names.
+
+    :raises InputError: as ``RawImage.from_array`` and ``from_dlpack``.
+    """
+    if isinstance(image, RawImage):
+        return image
+    is_exported = device_arrays.is_exported(image)
+    return (RawImage.from_dlpack if is_exported else RawImage.from_array)(image, encoding)
+
+
 def _meaning(dtype: np.dtype[Any], shape: tuple[int, ...], encoding: str | None
              ) -> tuple[str, int]:
     """Name of the encoding of an array, and the height of the image.
@@ -220,7 +232,7 @@ def _meaning(dtype: np.dtype[Any], shape: tuple[int, ...], encoding: str | None
             or native.kind != 'u')):
         raise InputError(InputReason.BAD_ARRAY, f'array of {dtype} {shape}',
                          f'{encoding or "an image"} needs uint8 H x W, uint16 H x W or '
-                         'uint8 H x W x 3')
+                         'uint8 H x W x 2, 3 or 4')
     height = shape[0]
     if known is not None and known.chroma_rows:
         height = 2 * shape[0] // (2 + known.chroma_rows)

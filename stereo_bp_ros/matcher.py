@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import collections
+import contextlib
+import itertools
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from stereo_bp_ros import device_arrays, engines, geometry
+from stereo_bp_ros import device_arrays, geometry
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.checks import (
-    check_calibration_size,
-    check_fixed_point,
-    check_rectification,
-)
+from stereo_bp_ros.checks import check_fixed_point, check_rectification
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.files import NONE
+from stereo_bp_ros.engines.current import CurrentEngine
 from stereo_bp_ros.entrance import Entrance
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason
-from stereo_bp_ros.images import RawImage, check_pair
+from stereo_bp_ros.images import as_raw, check_pair
+from stereo_bp_ros.opencv_interface import OpenCvStereoMatcher
 from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.pending import Pending
 from stereo_bp_ros.rectification import Rectification, RightWarp
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame, output_arrays
 
@@ -31,73 +34,57 @@ Image = Any
 SLOTS = 2
 
 
-class Pending:
-    """A frame in flight: a result that is or will be there."""
-
-    def __init__(self, future: concurrent.futures.Future[DisparityFrame]) -> None:
-        self._future = future
-
-    def done(self) -> bool:
-        """Whether ``result`` would return at once."""
-        return self._future.done()
-
-    def result(self, timeout: float | None = None) -> DisparityFrame:
-        """Wait for the frame, at most ``timeout`` seconds.
-
-        :raises TimeoutError: the frame is not there yet.
-        :raises StereoError: what computing it raised.
-        """
-        try:
-            return self._future.result(timeout)
-        except concurrent.futures.TimeoutError as error:
-            if self._future.done():     # just now, or by a TimeoutError of its own
-                return self._future.result()
-            raise TimeoutError(f'no result within {timeout} s') from error
-
-
 class StereoMatcher:
     """Turns rectified stereo pairs into disparity with one configuration at a time.
 
     It builds an engine for the size of the first pair, and again when size or configuration
     change; otherwise only results are allocated. With the setting ``min_depth`` a calibration
     that changes the range is such a change, too; before the first one ``disparity_range`` holds.
-    A matcher that is entered from two threads at once raises; different matchers never disturb
-    each other. Usable as a context manager.
+    Different matchers never disturb each other. Usable as a context manager.
 
-    :param config: settings; ``MatcherConfig.preset(name)`` or ``MatcherConfig(...)``.
-    :param backend: 'auto', 'cuda' or 'cpu'; None takes ``config.backend``.
+        StereoMatcher('road')
+        StereoMatcher(preset='road', min_depth=3)
+        StereoMatcher(MatcherConfig(disparity_range=128))
+
+    :param config: the name of a preset (``preset_names()``), or a configuration.
+    :param backend: 'auto', 'cuda' or 'cpu'; None takes that of the configuration.
+    :param preset: as ``config``, by its name.
+    :param concurrent: what a thread gets that enters while another one is inside: 'raise', a
+        RuntimeError, or 'wait', its turn.
+    :param settings: of ``MatcherConfig``; they win over the preset's.
+    :raises ConfigError: an unknown preset or setting, whose closest is named, or a rejected value.
     :raises BackendUnavailable: the back end cannot run here; the text says what would help.
     """
 
-    def __init__(self, config: MatcherConfig | None = None, backend: str | None = None) -> None:
-        config = config or MatcherConfig()
-        if backend is not None:
-            config = config.replace(backend=backend)
-        self._config = config
-        self._calibration: Calibration | None = None
-        self._effective: MatcherConfig = geometry.searched(config, None)
-        self._backend = engines.choose(self._effective)
-        self._engine: engines.Engine | None = None
+    def __init__(self, config: MatcherConfig | str | None = None, backend: str | None = None, *,
+                 preset: str | None = None, concurrent: str = 'raise', **settings: Any) -> None:
+        if config is not None and preset is not None:
+            raise ConfigError('preset', preset, f'config is {config!r}: give one of the two')
+        if concurrent not in ('raise', 'wait'):
+            raise ConfigError('concurrent', concurrent, 'must be one of raise, wait')
+        name = config if isinstance(config, str) else preset or NONE
+        changes = settings if backend is None else {**settings, 'backend': backend}
+        self._current = CurrentEngine(
+            config.replace(**changes) if isinstance(config, MatcherConfig)
+            else MatcherConfig.preset(name, **changes))
         self._warp: RightWarp | None = None
         # Rectification of the latest frame, and the size of its rectified images.
         self._rectified: tuple[Rectification | None, int, int] | None = None
-        self._compile_time = 0.0
-        self._warm: MatcherConfig | None = None
-        self._entrance = Entrance()
+        self._entrance = Entrance(waits=concurrent == 'wait')
         self._slots = threading.Semaphore(SLOTS)
         # Starts its thread with the first frame.
-        self._worker = concurrent.futures.ThreadPoolExecutor(1, 'stereo_bp_matcher')
+        self._worker = ThreadPoolExecutor(1, 'stereo_bp_matcher')
 
     @property
     def config(self) -> MatcherConfig:
         """The configuration that was set."""
-        return self._config
+        return self._current.config
 
     @property
     def effective_config(self) -> MatcherConfig:
         """The configuration of the engines: ``config`` with the ``disparity_range`` that
         ``min_depth`` and ``calibration`` give, and ``min_depth`` 0."""
-        return self._effective
+        return self._current.effective
 
     @property
     def config_in_force(self) -> MatcherConfig:
@@ -109,50 +96,45 @@ class StereoMatcher:
     @property
     def calibration(self) -> Calibration | None:
         """The latest one given, from which ``min_depth`` gets its range; None before the first."""
-        return self._calibration
+        return self._current.calibration
 
     @property
     def backend(self) -> str:
         """What computes: 'cpu' or 'cuda'."""
-        return self._backend.name
+        return self._current.backend.name
 
     @property
     def backend_reason(self) -> str:
         """Why this back end, in one line."""
-        return self._backend.reason
+        return self._current.backend.reason
 
     @property
     def device(self) -> dict[str, str]:
         """What computes and how, for people: ``device`` is its name, and ``threads`` how many
         there are on the CPU."""
-        return self._backend.describe(self._effective)
+        return self._current.backend.describe(self.effective_config)
 
     @property
     def size(self) -> tuple[int, int] | None:
         """(width, height) of the images that memory is allocated for; None before the first
         frame."""
-        return None if (plan := self._plan) is None else plan.source
+        return self._current.size
 
     @property
     def memory_plan(self) -> geometry.MemoryPlan | None:
         """The arrays of the engine; None before the first frame."""
-        return None if (plan := self._plan) is None else plan.memory
+        return None if (plan := self._current.plan) is None else plan.memory
 
     @property
     def partitions(self) -> Partitioning | None:
         """How the engine cuts images to fit the memory allowed; None before the first frame."""
-        return None if (plan := self._plan) is None else plan.parts
-
-    @property
-    def _plan(self) -> engines.Plan | None:
-        engine = self._engine       # another thread may close it meanwhile
-        return None if engine is None else engine.plan
+        return None if (plan := self._current.plan) is None else plan.parts
 
     @property
     def compile_time(self) -> float:
         """Seconds that the last ``prepare`` or ``reconfigure`` spent on compiling, or on reading
         compiled code from the disk."""
-        return self._compile_time
+        return self._current.compile_time
 
     def prepare(self, width: int = 0, height: int = 0,
                 calibration: Calibration | None = None) -> float:
@@ -166,17 +148,7 @@ class StereoMatcher:
         """
         start = time.perf_counter()
         with self._entrance:
-            self._apply_calibration(calibration, width, height)
-            if width and height:
-                known = self._engine
-                engine = self._engine_for(width, height)
-                # The first image waits here: what has been warmed up is not run once more.
-                is_warm = self._warm is not None and self._warm.is_live_change(self._effective)
-                seconds = 0.0 if is_warm else engine.warm_up()
-                self._compile_time = seconds + (engine.compile_time if engine is not known else 0)
-            else:
-                self._compile_time = _warm_up(self._backend, self._effective)
-            self._warm = self._effective
+            self._current.prepare(width, height, calibration)
         return time.perf_counter() - start
 
     def reconfigure(self, config: MatcherConfig, calibration: Calibration | None = None) -> bool:
@@ -190,9 +162,7 @@ class StereoMatcher:
         :raises StereoError: the new configuration cannot run here or does not fit.
         """
         with self._entrance:
-            calibration = calibration or self._calibration
-            is_new = self._switch_to(geometry.searched(config, calibration))
-            self._config, self._calibration = config, calibration
+            is_new = self._current.reconfigure(config, calibration)
             if config.row_correction != 'correct':
                 self._warp = None
             return is_new
@@ -221,8 +191,8 @@ class StereoMatcher:
         if homography is None:
             self._warp = None
             return
-        if self._config.row_correction != 'correct':
-            raise ConfigError('row_correction', self._config.row_correction,
+        if self.config.row_correction != 'correct':
+            raise ConfigError('row_correction', self.config.row_correction,
                               'a homography was given: set it to correct')
         warp = RightWarp(homography)
         if self._warp is not None and warp.numbers == self._warp.numbers:
@@ -234,15 +204,18 @@ class StereoMatcher:
     def compute(self, left: Image, right: Image, *, calibration: Calibration | None = None,
                 rectification: Rectification | None = None,
                 outputs: Sequence[str] = ('disparity',),
-                out: Mapping[str, Any] | None = None, stream: Any = None) -> DisparityFrame:
+                out: Mapping[str, Any] | None = None, stream: Any = None,
+                encoding: str | None = None) -> DisparityFrame:
         """Match one rectified pair, or with the setting ``rectify`` a raw one.
 
         Images and arrays may be on the matcher's CUDA device: those of PyTorch, CuPy, Numba and
         others with DLPack or the CUDA array interface. They are read and written there, without
         a copy through the host. The result is complete when this returns, for every stream.
 
-        :param left, right: RawImage, or arrays: H x W uint8 (mono8), H x W uint16 (mono16),
-            H x W x 3 uint8 (rgb8).
+        :param left, right: RawImage, or arrays: H x W uint8 or uint16 (grey), H x W x 3 uint8
+            (red, green, blue), H x W x 4 uint8 (with an alpha, which is ignored).
+        :param encoding: what the arrays hold instead: 'bgr8' for colour images of ``cv2.imread``,
+            or another encoding of ``RawImage.from_array``.
         :param calibration: shifts disparities by ``cx_left - cx_right`` (unless the setting
             pre_adjust_disparity is false); depth needs it, and ``min_depth`` ends the search by
             it. None = that of the rectification.
@@ -258,16 +231,18 @@ class StereoMatcher:
             calibration with which ``min_depth`` is out of reach.
         :raises InputError: an image, the calibration or an array of ``out`` is rejected.
         :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
-        :raises RuntimeError: the matcher was entered from two threads at once, or is closed.
+        :raises RuntimeError: the matcher was entered from two threads at once (without
+            ``concurrent='wait'``), or is closed.
         """
         with self._entrance:
             return self._compute(left, right, calibration, rectification, outputs, out or {},
-                                 stream)
+                                 stream, encoding)
 
     def submit(self, left: Image, right: Image, *, calibration: Calibration | None = None,
                rectification: Rectification | None = None,
                outputs: Sequence[str] = ('disparity',),
-               out: Mapping[str, Any] | None = None, stream: Any = None) -> Pending:
+               out: Mapping[str, Any] | None = None, stream: Any = None,
+               encoding: str | None = None) -> Pending:
         """As ``compute``, without waiting for the result.
 
         At most ``SLOTS`` frames are in flight: a further call waits until one is done. Any
@@ -281,13 +256,52 @@ class StereoMatcher:
         try:
             # Raises once the matcher is closed, which may have happened during the wait.
             future = self._worker.submit(self._compute_submitted, left, right, calibration,
-                                         rectification, outputs, out or {}, stream)
+                                         rectification, outputs, out or {}, stream, encoding)
         except BaseException:
             self._slots.release()
             self._entrance.check_open()
             raise
         future.add_done_callback(lambda _: self._slots.release())
         return Pending(future)
+
+    def map(self, pairs: Iterable[tuple[Image, Image]], *, matchers: int = 1, **options: Any
+            ) -> Iterator[DisparityFrame]:
+        """Frames of (left, right) pairs in their order, while the next ones are matched.
+
+        At most ``SLOTS`` frames of each matcher are in flight or wait for the caller, and one more
+        pair is read ahead.
+
+        :param matchers: how many match at once, this one and copies of it, each with an engine and
+            ``num_threads`` of its own.
+        :param options: of ``compute``, except ``out``, for every pair.
+        :raises StereoError: as ``compute``, in place of the frame; later pairs are left out.
+        """
+        with contextlib.ExitStack() as stack:
+            pool = [self, *(stack.enter_context(StereoMatcher(self.config))
+                            for _ in range(matchers - 1))]
+            if (warp := self._warp) is not None:
+                for one in pool[1:]:
+                    one.correct_rows(warp.numbers)
+            waiting: collections.deque[Pending] = collections.deque()
+            try:
+                for (left, right), matcher in zip(pairs, itertools.cycle(pool), strict=False):
+                    if len(waiting) == SLOTS * len(pool):
+                        yield waiting.popleft().result()
+                    waiting.append(matcher.submit(left, right, **options))
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for pending in waiting:     # after an error, or where the caller has enough
+                    with contextlib.suppress(Exception):
+                        pending.result()
+
+    def as_opencv(self) -> OpenCvStereoMatcher:
+        """This matcher with the interface of ``cv2.StereoMatcher``: see there."""
+        return OpenCvStereoMatcher(self)
+
+    def __repr__(self) -> str:
+        size = '' if (found := self.size) is None else ', {} x {}'.format(*found)
+        return f'StereoMatcher({self.config!r}) on {self.backend}{size}'
 
     def close(self) -> None:
         """Wait for every frame in flight and give all memory back; may be called twice.
@@ -300,86 +314,13 @@ class StereoMatcher:
         self._entrance.close()
         self._worker.shutdown(wait=True)
         with self._entrance.lock:
-            if self._engine is not None:
-                self._engine.close()
-                self._engine = None
+            self._current.close()
 
     def __enter__(self) -> StereoMatcher:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _switch_to(self, config: MatcherConfig) -> bool:
-        """``reconfigure``, to a configuration without ``min_depth``."""
-        if self._effective.is_live_change(config):
-            if self._engine is not None:
-                self._engine.update(config)
-            self._effective = config
-            return False
-        backend, old = engines.choose(config), self._engine
-        if old is None:
-            self._compile_time = _warm_up(backend, config)
-        else:
-            plan, fits_beside = self._plan_successor(old, backend, config)
-            if not fits_beside:
-                # If the new one fails all the same, the next frame builds this one again.
-                self._engine = None
-                old.close()
-            engine = backend.create(plan)
-            try:
-                self._compile_time = engine.compile_time + engine.warm_up()
-            except BaseException:
-                engine.close()
-                raise
-            self._engine = engine
-            old.close()
-        self._effective, self._backend, self._warm = config, backend, config
-        return True
-
-    def _apply_calibration(self, calibration: Calibration | None, width: int, height: int) -> None:
-        """Search as far as ``min_depth`` is by a calibration, in images of a size.
-
-        :raises StereoError: as ``compute``; the effective configuration stays.
-        """
-        if calibration is not None and width and height:
-            check_calibration_size(calibration, *geometry.rectified_size(
-                self._config, width, height))
-        if calibration is None or calibration == self._calibration:
-            return
-        wanted = geometry.searched(self._config, calibration)
-        if wanted != self._effective:
-            backend = engines.choose(wanted)
-            if self.size == (width, height):
-                self._switch_to(wanted)
-            elif self._engine is not None:      # images of this size need another one anyway
-                self._engine.close()
-                self._engine = None
-            self._backend, self._effective = backend, wanted
-        self._calibration = calibration
-
-    def _plan_successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
-                        ) -> tuple[engines.Plan, bool]:
-        """The plan of an engine after an older one, and whether it fits beside that.
-
-        What the old one holds counts as free: the plan is that of a fresh start.
-
-        :raises StereoError: it does not fit without the old one either.
-        """
-        if not backend.shares_memory_with(self._backend):
-            return backend.fit(config, *old.plan.source), True
-        plan = backend.fit(config, *old.plan.source, old.plan.memory.total)
-        return plan, plan.memory.total <= engines.SHARE * backend.free_memory()
-
-    def _engine_for(self, width: int, height: int) -> engines.Engine:
-        engine = self._engine
-        if engine is None or engine.plan.source != (width, height):
-            if engine is not None:
-                self._engine = None
-                engine.close()
-            engine = self._backend.create(self._backend.fit(self._effective, width, height))
-            self._engine = engine
-        return engine
 
     def _compute_submitted(self, *arguments: Any) -> DisparityFrame:
         self._entrance.acquire()
@@ -390,9 +331,9 @@ class StereoMatcher:
 
     def _compute(self, left: Image, right: Image, calibration: Calibration | None,
                  rectification: Rectification | None, outputs: Sequence[str],
-                 out: Mapping[str, Any], stream: Any) -> DisparityFrame:
-        config = self._config
-        left, right = _raw(left), _raw(right)
+                 out: Mapping[str, Any], stream: Any, encoding: str | None) -> DisparityFrame:
+        config = self.config
+        left, right = as_raw(left, encoding), as_raw(right, encoding)
         check_pair(left, right, config.max_image_width, config.max_image_height)
         width, height = geometry.rectified_size(config, left.width, left.height)
         check_rectification(config, rectification, left.width, left.height)
@@ -403,14 +344,14 @@ class StereoMatcher:
         if uncalibrated and calibration is None:
             raise InputError(InputReason.BAD_CALIBRATION, 'none was given',
                              f'{uncalibrated[0]} needs a calibration')
-        self._apply_calibration(calibration, left.width, left.height)
-        config = self._effective
+        self._current.apply_calibration(calibration, left.width, left.height)
+        config = self.effective_config
         if 'fixed_disparity' in arrays:
             check_fixed_point(config)
         on_device = device_arrays.among({'left': left.data, 'right': right.data, **arrays})
         if on_device:
-            self._backend.check_places(on_device)
-        engine = self._engine_for(left.width, left.height)
+            self._current.backend.check_places(on_device)
+        engine = self._current.for_size(left.width, left.height)
         if on_device:
             engine.wait_for(device_arrays.stream_handle(stream))
         self._rectified = rectification, width, height
@@ -430,16 +371,3 @@ class StereoMatcher:
             valid_window=geometry.valid_window(config, width, height),
             timings=timings, backend=self.backend)
 
-
-def _warm_up(backend: engines.Backend, config: MatcherConfig) -> float:
-    """Compile for images of whatever size; returns the seconds."""
-    start = time.perf_counter()
-    backend.warm_up(config, 0, 0)
-    return time.perf_counter() - start
-
-
-def _raw(image: Image) -> RawImage:
-    if isinstance(image, RawImage):
-        return image
-    is_exported = device_arrays.is_exported(image)
-    return RawImage.from_dlpack(image) if is_exported else RawImage.from_array(image)

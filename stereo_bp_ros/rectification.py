@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from stereo_bp_ros.camera import (
     projection,
 )
 from stereo_bp_ros.errors import InputError, InputReason, quoted
+from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.stamps import SIDES
 
 #: How many coefficients each distortion model of ROS may have; none = no distortion.
@@ -185,6 +187,31 @@ class Rectification:
                    RawCamera.from_camera_info('right', right), *size, rectified_width,
                    rectified_height)
 
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], size: tuple[int, int] = (0, 0),
+                  rectified_width: int = 0, rectified_height: int = 0) -> Rectification:
+        """Read D, K, R and P of both cameras in any format of ``docs/reference/files.md``.
+
+        A file of one camera (left.yaml) is read with that of the other one beside it.
+
+        :param size: width and height of the raw images, where the file does not say it; pixels.
+        :param rectified_width, rectified_height: as of the class.
+        :raises ValueError: no such file, a matrix is missing, it is damaged, or as the class; the
+            text names the file.
+        """
+        from stereo_bp_ros import rectification_files  # not above: it loads OpenCV
+        cameras = rectification_files.read_cameras(path)
+        sizes = {camera.size for camera in cameras} - {(0, 0)} or {size}
+        if len(sizes) > 1 or sizes == {(0, 0)}:
+            told = ' and '.join('{} x {}'.format(*one) for one in sorted(sizes - {(0, 0)}))
+            raise ValueError(f'calibration {path} is of images of ' + (
+                f'different sizes: {told}' if told else 'unknown size: give it'))
+        try:
+            left, right = (RawCamera(*camera[:5]) for camera in cameras)
+            return cls(left, right, *sizes.pop(), rectified_width, rectified_height)
+        except ValueError as error:
+            raise ValueError(f'calibration {path}: {error}') from error
+
     def camera(self, side: str) -> RawCamera:
         """The camera of a side, 'left' or 'right'."""
         return self.left if side == 'left' else self.right
@@ -211,6 +238,20 @@ class Rectification:
         scales = (self.rectified_width / self.width, self.rectified_height / self.height, 1.0)
         p = np.reshape(self.camera(side).p, (3, 4)) * np.array(scales)[:, None]
         return tuple(p.reshape(-1).tolist())
+
+
+def remapped(image: RawImage, maps: Maps) -> np.ndarray:
+    """The grey values of a raw image where the maps say, as with the setting ``rectify``.
+
+    :param maps: of ``Rectification.maps``.
+    :returns: uint8 or uint16 H x W: bilinear, 0 where the raw image does not reach.
+    """
+    import cv2  # not above: importing the package is quick without it
+
+    from stereo_bp_ros.grey import grey_values
+
+    return np.asarray(cv2.remap(grey_values(image), *maps, cv2.INTER_LINEAR,
+                                borderMode=cv2.BORDER_CONSTANT, borderValue=0))
 
 
 class RightWarp:

@@ -63,8 +63,8 @@ UNEXPLAINED_PX, CELLS = 0.05, 8
 #: Least standard deviation of a point, pixels.
 MIN_POINT_SIGMA = 0.05
 
-#: Points that the criterion of terms counts at most, as many as a few pairs have.
-MAX_COUNTED_POINTS = 1000
+#: By how much a term must lower the sum of squares, in variances: three standard deviations.
+TERM_PENALTY = 9.0
 
 #: Rounds of reweighting, and residual, in standard deviations, from which a point has no weight.
 ROUNDS, TUKEY = 15, 4.685
@@ -155,7 +155,7 @@ class RowState:
     sigmas:   standard deviation of each term, pixels; 0 of a term that is left out.
     largest:  rows by which it moves any place of the image, at most, pixels.
     sigma:    standard deviation of that, pixels.
-    remaining: the same after the correction at the time of the latest pair.
+    remaining: the same once the correction has come to its target.
     residual: robust standard deviation of the latest pair's points around the estimate, pixels.
     points:   points of that pair that agree.
     pairs:    pairs in the estimate.
@@ -243,15 +243,12 @@ class RowEstimator:
     def clear(self) -> None:
         """Forget everything."""
         self.state = RowState()
+        #: Whether another pair should be measured soon: one that confirms the latest.
+        self.wants_pair = False
         self._known = self._prior
         self._bump: _Pair | None = None
         none = np.zeros(len(TERMS) + 1)
         self._way = _Way(none, none, -math.inf)
-
-    @property
-    def wants_pair(self) -> bool:
-        """Whether another pair should be measured soon: one that confirms the latest."""
-        return self._bump is not None or 0 < self.state.pairs < MIN_PAIRS
 
     def add(self, points: np.ndarray, time_s: float) -> RowState:
         """Learn from one pair; returns the new state.
@@ -261,6 +258,7 @@ class RowEstimator:
         :param time_s: when it was taken, seconds of any clock; not before the previous one.
         """
         pair = self._fit(np.asarray(points, np.float64).reshape(-1, 3))
+        self.wants_pair = False
         if isinstance(pair, str):
             self._bump = None
             self.state = dataclasses.replace(self.state, reason=pair)
@@ -273,12 +271,14 @@ class RowEstimator:
         if state.pairs and self._differ(known, self._prior.updated(pair)):
             bump, self._bump = self._bump, pair
             if bump is None or self._differ(self._prior.updated(bump), self._prior.updated(pair)):
+                self.wants_pair = bump is None      # scenes that contradict each other go on so
                 self.state = dataclasses.replace(
                     state, reason='a pair contradicts those before it')
                 return self.state
             known, pairs = self._prior.updated(bump), MIN_PAIRS
         self._bump = None
         self._known = known.updated(pair)
+        self.wants_pair = pairs < MIN_PAIRS
         self._conclude(pair, pairs, time_s)
         return self.state
 
@@ -337,7 +337,7 @@ class RowEstimator:
 
     def _conclude(self, pair: _Pair, pairs: int, time_s: float) -> None:
         """Choose the terms, and what to undo from now on."""
-        best = _chosen(self._known, math.log(min(MAX_COUNTED_POINTS, pairs * pair.points)))
+        best = _chosen(self._known)
         rows, sigmas = np.abs(self._places @ best.mean), self._sigmas_at(best.covariance)
         largest = int(rows.argmax())
         is_significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
@@ -353,7 +353,7 @@ class RowEstimator:
             if np.any(apart > np.maximum(HYSTERESIS_PX, HYSTERESIS_SIGMAS * sigmas)):
                 self._way = _Way(self._in_use(time_s), np.append(
                     best.mean, self._columns(best)), time_s)
-        apart = np.abs(self._places @ (best.mean - self._in_use(time_s)[:-1]))
+        apart = np.abs(self._places @ (best.mean - self._way.end[:-1]))
         since_s = self._way.since_s if np.any(self._way.end) else None
         estimate = dataclasses.replace(self._camera, terms=tuple(best.mean.tolist()),
                                        columns=self._columns(best))
@@ -387,18 +387,17 @@ def _terms_at(x: np.ndarray, y: np.ndarray, camera: RowCorrection) -> np.ndarray
     return np.stack([np.ones_like(u), u, v, u * v, v * v], axis=1)
 
 
-def _chosen(known: _Gaussian, penalty: float) -> _Gaussian:
-    """The estimate with the terms that the Bayesian information criterion keeps; others are 0.
+def _chosen(known: _Gaussian) -> _Gaussian:
+    """The estimate with the terms that a penalty for each keeps; others are 0.
 
-    Without terms z the sum of squares rises by ``mean_z^T covariance_zz^-1 mean_z``.
-
-    :param penalty: of a term: the logarithm of the number of points.
+    An information criterion: without terms z the sum of squares rises by
+    ``mean_z^T covariance_zz^-1 mean_z``.
     """
     def criterion(kept: tuple[int, ...]) -> float:
         left_out = [k for k in range(len(TERMS)) if k not in kept]
         mean = known.mean[left_out]
         return float(mean @ np.linalg.solve(known.covariance[np.ix_(left_out, left_out)], mean)
-                     ) + penalty * len(kept)
+                     ) + TERM_PENALTY * len(kept)
 
     kept = min((subset for count in range(len(TERMS) + 1)
                 for subset in itertools.combinations(range(len(TERMS)), count)), key=criterion)

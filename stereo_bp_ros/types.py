@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stereo_bp_ros import device_arrays
-from stereo_bp_ros.errors import InputError, InputReason, StereoError
+from stereo_bp_ros.config.settings import did_you_mean
+from stereo_bp_ros.errors import InputError, InputReason, StereoError, quoted
 
 
 class Output(NamedTuple):
@@ -63,6 +65,12 @@ ENGINE_STAGES = ('convert', 'upload', 'preprocess', 'cost', 'messages', 'refine'
                  'download')
 
 
+def unknown_output(name: str) -> StereoError:
+    """The error of a name that no output has."""
+    return StereoError(f'there is no output {quoted(name)}; known are ' + ', '.join(OUTPUTS)
+                       + did_you_mean(name, OUTPUTS))
+
+
 def output_arrays(outputs: Sequence[str], out: Mapping[str, Any], image: tuple[int, int],
                   decimation: int) -> dict[str, Any]:
     """The array of each output: the caller's, or a fresh one.
@@ -74,7 +82,7 @@ def output_arrays(outputs: Sequence[str], out: Mapping[str, Any], image: tuple[i
     arrays: dict[str, Any] = {}
     for name in (*outputs, *out):
         if name not in OUTPUTS:
-            raise StereoError(f'there is no output {name!r}; known are ' + ', '.join(OUTPUTS))
+            raise unknown_output(name)
         output = OUTPUTS[name]
         if name not in out:
             arrays[name] = output.empty(image, decimation)
@@ -110,7 +118,18 @@ class ValidWindow:
                 slice(self.x_offset, self.x_offset + self.width))
 
 
-@dataclasses.dataclass(frozen=True)
+class PointCloud(NamedTuple):
+    """Points that are known, N of them.
+
+    xyz: float32 N x 3, metres in the optical frame of the reference camera (right, down, forward).
+    rgb: uint8 N x 3, red, green and blue.
+    """
+
+    xyz: np.ndarray
+    rgb: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class DisparityFrame:
     """The result for one stereo pair; arrays belong to the caller.
 
@@ -162,7 +181,81 @@ class DisparityFrame:
 
         :raises ValueError: the frame was computed without the disparity output.
         """
-        if self.disparity is None:
-            raise ValueError('this frame was computed without the disparity output')
-        valid: np.ndarray = self.disparity >= float(np.float32(self.min_disparity))
+        disparity = self._output('disparity')
+        valid: np.ndarray = disparity >= float(np.float32(self.min_disparity))
         return valid
+
+    def point_cloud(self) -> PointCloud:
+        """The valid points of ``points`` and their colours, as NumPy's arrays of two dimensions.
+
+        :raises ValueError: the frame was computed without the points output, or it is on a GPU.
+        """
+        from stereo_bp_ros import output_files  # not above: it loads OpenCV
+        xyz, bits = output_files.cloud(self._on_host('points'))
+        return PointCloud(xyz, output_files.colours(bits))
+
+    def save(self, path: str | os.PathLike[str], output: str = '') -> None:
+        """Write an output in the format that the ending of the name says.
+
+        .pfm, .tiff and .npy have float32; .png has 16 bits (disparity: 1/256 pixel, depth: mm,
+        confidence: 1/65535; 0 = unknown); .ply and .pcd are clouds with colours
+        (``docs/reference/files.md``).
+
+        :param output: its name; '' = points where the name ends in .ply or .pcd, else disparity.
+        :raises StereoError: there is no such output.
+        :raises ValueError: the frame was computed without it, it is on a GPU, or the file has no
+            such ending or cannot be written.
+        """
+        from stereo_bp_ros import output_files  # not above: it loads OpenCV
+        output = output or output_files.output_of(path)
+        values = self._on_host(output)
+        if output == 'disparity':
+            values = np.where(self.valid, values, np.float32(np.nan))
+        output_files.write(path, output, values)
+
+    def _output(self, name: str) -> Any:
+        if name not in OUTPUTS:
+            raise unknown_output(name)
+        if (found := getattr(self, name)) is None:
+            raise ValueError(f'this frame was computed without the {name} output')
+        return found
+
+    def _on_host(self, name: str) -> np.ndarray:
+        found = device_arrays.located(self._output(name))
+        if not isinstance(found, np.ndarray):
+            raise ValueError(f'{name} of this frame is in the memory of a CUDA device: copy it')
+        return found
+
+    def _summary(self) -> list[str]:
+        """What it holds, in phrases."""
+        held = {name: value for name in OUTPUTS if (value := getattr(self, name)) is not None}
+        height, width = next(iter(held.values())).shape[:2] if held else (0, 0)
+        if isinstance(self.disparity, np.ndarray):
+            valid = f', {100 * self.valid.mean():.1f} % valid'
+        else:
+            valid = ''
+        return [f'{width} x {height} pixels, disparities {self.min_disparity:g} to '
+                f'{self.max_disparity:g} px{valid}', ', '.join(held) or 'no output',
+                f'{sum(self.timings.values()):.1f} ms ({self.backend})']
+
+    def __repr__(self) -> str:
+        return f'DisparityFrame({"; ".join(self._summary())})'
+
+    def _repr_html_(self) -> str:
+        """For notebooks: pictures of disparity and confidence, and the depth, with their units."""
+        from stereo_bp_ros import pictures  # not above: it loads OpenCV
+        panels, legends, lines = [], [], self._summary()
+        if isinstance(self.disparity, np.ndarray):
+            low, high = self.min_disparity, self.max_disparity
+            panels.append(('disparity', pictures.disparity_picture(
+                self.disparity, self.valid, low, high)))
+            legends.append(pictures.disparity_bar(self.disparity.shape[0], low, high))
+        if isinstance(self.confidence, np.ndarray):
+            panels.append(('confidence, blue = 0 to yellow = 1',
+                           pictures.confidence_picture(self.confidence)))
+        if isinstance(self.depth, np.ndarray) and np.isfinite(self.depth).any():
+            lines.append('depth {:.2f} to {:.2f} m, median {:.2f} m'.format(
+                *np.nanpercentile(self.depth, (0, 100, 50))))
+        picture = pictures.data_uri(pictures.sheet(panels, 1, legends)) if panels else ''
+        return (f'<p>{"<br>".join(lines)}</p>'
+                + (f'<img alt="disparity in pixels" src="{picture}">' if picture else ''))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
 import types
 from typing import Any
 
 import cv2
 import numpy as np
+import yaml
 
 from stereo_bp_ros.rectification import Rectification
 
@@ -42,6 +44,19 @@ def camera_info(side='left', *, model='plumb_bob', d=PLUMB_BOB, k=K, r=None, p=N
 def rectification(**fields) -> Rectification:
     return Rectification.from_camera_info(camera_info('left', **fields),
                                           camera_info('right', **fields))
+
+
+def write_ros(folder: pathlib.Path) -> pathlib.Path:
+    """left.yaml and right.yaml as ``camera_calibration`` writes them; returns the left one."""
+    for side in ('left', 'right'):
+        info = camera_info(side)
+        (folder / f'{side}.yaml').write_text(yaml.safe_dump({
+            'image_width': WIDTH, 'image_height': HEIGHT, 'distortion_model': 'plumb_bob',
+            'camera_matrix': {'rows': 3, 'cols': 3, 'data': list(map(float, info.k))},
+            'distortion_coefficients': {'rows': 1, 'cols': 5, 'data': list(map(float, info.d))},
+            'rectification_matrix': {'rows': 3, 'cols': 3, 'data': list(map(float, info.r))},
+            'projection_matrix': {'rows': 3, 'cols': 4, 'data': list(map(float, info.p))}}))
+    return folder / 'left.yaml'
 
 
 def projected(info: Any, pixels: np.ndarray) -> np.ndarray:

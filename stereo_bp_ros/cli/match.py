@@ -1,15 +1,17 @@
-"""Match two rectified images.
+"""Match two images, rectified ones or with --rectify raw ones.
 
   stereo_bp match left.png right.png
   stereo_bp match left.png right.png --preset road -o disparity.png --picture picture.png
   stereo_bp match tsukuba/left.png tsukuba/right.png --truth tsukuba/disparity.png --truth-scale 16
   stereo_bp match im0.png im1.png --calibration calib.txt --depth depth.pfm --truth disp0.pfm
-  stereo_bp match left.png right.png --calibration left.yaml --depth depth.pfm
+  stereo_bp match left.png right.png --calibration left.yaml --points cloud.ply --depth depth.png
+  stereo_bp match raw_left.png raw_right.png --rectify stereo.yaml --points cloud.ply
 
-The disparity is written as PFM (float32 pixels, invalid = inf) or, where the name ends in .png,
-as 16 bits in units of 1/256 pixel with 0 = invalid (the convention of KITTI). A calibration whose
-principal points differ shifts what is written, so that depth = focal length x baseline /
-disparity. A truth is the disparity between the images as they are: scores are without that shift.
+The ending of a name says the format. .pfm (invalid = inf), .tiff and .npy (NaN) have float32; .png
+has 16 bits with 0 = invalid: disparity in 1/256 pixel (the convention of KITTI), depth in
+millimetres, confidence in 1/65535. A calibration whose principal points differ shifts what is
+written, so that depth = focal length x baseline / disparity. A truth is the disparity between the
+images as they are: scores are without that shift.
 """
 
 from __future__ import annotations
@@ -25,24 +27,30 @@ from typing import TYPE_CHECKING, Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import checks, geometry
+from stereo_bp_ros import checks, files, geometry, output_files, pictures
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
-from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
+from stereo_bp_ros.evaluation import datasets, metrics
 from stereo_bp_ros.evaluation import rows as pair_rows
 from stereo_bp_ros.evaluation.datasets.entries import Pair
+from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.rectification import Rectification, remapped
+from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
 
-HELP = 'match two images: disparity as PFM or PNG, and a picture'
+HELP = 'match two images: disparity, depth, cloud, confidence and a picture'
 NEEDS = ()
+
+#: Outputs that a file is asked for by an option of their name.
+FURTHER = ('depth', 'points', 'confidence')
 
 _log = logging.getLogger(__name__)
 
@@ -51,16 +59,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('left', type=pathlib.Path, help='left image')
     parser.add_argument('right', type=pathlib.Path, help='right image')
     parser.add_argument('-o', '--output', type=pathlib.Path, default='disparity.pfm',
-                        metavar='FILE', help='disparity, .pfm or .png (default disparity.pfm)')
+                        metavar='FILE',
+                        help='disparity, .pfm, .png, .tiff or .npy (default disparity.pfm)')
     parser.add_argument('--picture', type=pathlib.Path, metavar='FILE',
                         help='input beside coloured disparity, PNG '
                              '(default: the output with the ending _picture.png)')
     parser.add_argument('--depth', type=pathlib.Path, metavar='FILE',
-                        help='depth in metres, .pfm; needs --calibration')
+                        help='depth in metres, .pfm, .tiff or .npy, or in millimetres, .png; '
+                             'needs --calibration or --rectify')
+    parser.add_argument('--points', type=pathlib.Path, metavar='FILE',
+                        help='cloud in metres with colours, binary .ply or .pcd; needs '
+                             '--calibration or --rectify')
+    parser.add_argument('--confidence', type=pathlib.Path, metavar='FILE',
+                        help='confidence from 0 to 1, .pfm, .png, .tiff or .npy')
     parser.add_argument('--calibration', type=pathlib.Path, metavar='FILE',
                         help='calib.txt of Middlebury, ETH3D or KITTI, left.yaml (camera_info of '
                              'ROS) or P_left.txt with that of the right camera beside it, or '
                              "OpenCV's stereo YAML in metres; --set min_depth=METRES goes by it")
+    parser.add_argument('--rectify', type=pathlib.Path, metavar='FILE',
+                        help='rectify both raw images to grey ones first: left.yaml (camera_info '
+                             "of ROS), or OpenCV's stereo YAML, with D, K, R and P; in place of "
+                             '--calibration')
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
     parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.MAX_SCALE),
@@ -86,8 +105,10 @@ def run(options: argparse.Namespace) -> int:
 def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
-    if options.calibration:
-        calibration = calibrations.read_calibration(options.calibration, options.left)
+    if options.rectify:
+        left, right, calibration = _rectified(options.rectify, left, right)
+    elif options.calibration:
+        calibration = Calibration.from_file(options.calibration, options.left)
     if options.truth:
         levels = options.truth_scale or datasets.truth_scale(options.truth)
         truth = datasets.read_truth(options.truth, levels)
@@ -100,7 +121,7 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     if config.min_depth and calibration is None:
         _log.warning('min_depth has no effect without --calibration; %d disparities are searched',
                      config.disparity_range)
-    outputs = ('disparity', 'depth') if options.depth else ('disparity',)
+    outputs = ('disparity', *(name for name in FURTHER if getattr(options, name)))
     with StereoMatcher(config) as matcher:
         search = geometry.searched(config, calibration)
         findings = checks.examine_pair(left, right, search, calibration)
@@ -110,7 +131,7 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
             _log.warning('%s', finding)
         moved = _rows(left, right, search, calibration)
         if moved and moved['undone']:
-            matcher.correct_rows(moved['homography'])
+            matcher.correct_rows(moved['warp'])
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
         times_ms = []
         for _ in range(options.repeat):
@@ -148,6 +169,21 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     return 0
 
 
+def _rectified(path: pathlib.Path, left: np.ndarray, right: np.ndarray
+               ) -> tuple[np.ndarray, np.ndarray, Calibration]:
+    """Both raw images rectified, in grey values, and the calibration that then holds."""
+    height, width = left.shape[:2]
+    rectification = Rectification.from_file(path, (width, height))
+    if left.shape[:2] != right.shape[:2] or (
+            rectification.width, rectification.height) != (width, height):
+        raise ValueError(f'{path} rectifies images of {rectification.width} x '
+                         f'{rectification.height}, the left one is {width} x {height}, the right '
+                         f'one {right.shape[1]} x {right.shape[0]}')
+    one, other = (remapped(RawImage.from_array(image), rectification.maps(side))
+                  for side, image in zip(SIDES, (left, right), strict=True))
+    return one, other, rectification.calibration
+
+
 def _rows(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
           calibration: Calibration | None) -> dict[str, Any] | None:
     """What the pair alone shows of its rows, for JSON; None: nobody asks."""
@@ -179,18 +215,21 @@ def _check(options: argparse.Namespace) -> None:
     """
     if not options.picture:
         options.picture = options.output.with_name(options.output.stem + '_picture.png')
-    if options.output.suffix not in ('.pfm', '.png'):
-        raise ValueError(f'{options.output}: the name must end in .pfm or .png')
-    if options.depth and options.depth.suffix != '.pfm':
-        raise ValueError(f'{options.depth}: the name must end in .pfm')
-    if options.depth and not options.calibration:
-        raise ValueError('--depth needs --calibration')
+    output_files.check_ending(options.output, 'disparity')
+    for name in FURTHER:
+        if path := getattr(options, name):
+            output_files.check_ending(path, name)
+            if OUTPUTS[name].needs_calibration and not (options.calibration or options.rectify):
+                raise ValueError(f'--{name} needs --calibration, or --rectify')
+    if options.calibration and options.rectify:
+        raise ValueError('--rectify has a calibration: leave --calibration out')
     if options.truth_scale and not options.truth:
         raise ValueError('--truth-scale needs --truth')
     if not cv2.haveImageWriter(options.picture.name):
         raise ValueError(f'{options.picture}: the name of a picture must end in .png')
-    check_files({'-o': options.output, '--depth': options.depth, '--picture': options.picture},
-                (options.left, options.right, options.calibration, options.truth,
+    check_files({'-o': options.output, '--picture': options.picture,
+                 **{f'--{name}': getattr(options, name) for name in FURTHER}},
+                (options.left, options.right, options.calibration, options.rectify, options.truth,
                  options.params_file))
 
 
@@ -201,17 +240,16 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     written = {'disparity': str(options.output)}
     drawn = pictures.comparison(left, frame.disparity, frame.valid, low=frame.min_disparity,
                                 high=frame.max_disparity)
-    if options.output.suffix == '.pfm':
-        files.write_pfm(options.output, np.where(frame.valid, frame.disparity, np.inf))
-    else:
+    if options.output.suffix.lower() == '.png':
         lost = int(np.count_nonzero(frame.disparity[frame.valid] < 0))
         if lost:
             shared.say(f'{lost} disparities below 0 are unknown in {options.output}: '
-                       'PNG has none of them, .pfm does', file=sys.stderr)
-        files.write_disparity_png(options.output, np.where(frame.valid, frame.disparity, np.nan))
-    if frame.depth is not None:
-        files.write_pfm(options.depth, frame.depth)
-        written['depth'] = str(options.depth)
+                       'PNG has none of them, the other formats do', file=sys.stderr)
+    frame.save(options.output)
+    for name in FURTHER:
+        if path := getattr(options, name):
+            frame.save(path, name)
+            written[name] = str(path)
     files.write_image(options.picture, drawn)
     return {**written, 'picture': str(options.picture)}
 

@@ -21,9 +21,9 @@ import numpy as np
 import yaml
 from rich.progress import Progress
 
+from stereo_bp_ros import files
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS
 from stereo_bp_ros.evaluation.scenes.renderer import SceneFrame

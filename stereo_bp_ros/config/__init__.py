@@ -14,7 +14,7 @@ from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.config.matcher_settings import ALGORITHMS
 from stereo_bp_ros.config.node import IGNORED, NodeConfig
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
-from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
+from stereo_bp_ros.config.settings import Setting, Value, unknown_setting
 from stereo_bp_ros.errors import ConfigError
 
 __all__ = ['ALGORITHMS', 'IGNORED', 'MatcherConfig', 'NodeConfig', 'ResolvedConfig',
@@ -64,7 +64,6 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Value]:
         if not equals:
             raise ConfigError(assignment, text, 'settings are written key=value')
         if name not in known:
-            raise ConfigError(name, text, 'there is no setting of this name'
-                              + did_you_mean(name, known))
+            raise unknown_setting(name, text, known)
         values[name] = known[name].parse(text)
     return values

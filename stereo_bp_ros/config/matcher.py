@@ -12,18 +12,20 @@ from typing import Any
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS, MatcherSettings
-from stereo_bp_ros.config.settings import Setting, Value
+from stereo_bp_ros.config.settings import Setting, Value, documented
 from stereo_bp_ros.errors import ConfigError, ignored_keys, printable
 from stereo_bp_ros.papers.programs import PROGRAMS, ProgramSettings
 
 _Config = typing.TypeVar('_Config', bound='MatcherConfig')
 
 
-@dataclasses.dataclass(frozen=True)
+@documented
+@dataclasses.dataclass(frozen=True, repr=False)
 class MatcherConfig(ProgramSettings, MatcherSettings):
-    """What is computed, and on what. See ``docs/reference/parameters.md`` for the table.
+    """What is computed, and on what: a name, its default, what it means and what it may be.
 
-    :raises ConfigError: a value or a combination is rejected; the text names it and the limit.
+    :raises ConfigError: an unknown name, a rejected value or combination; the text names the
+        limit.
     """
 
     def check(self) -> None:

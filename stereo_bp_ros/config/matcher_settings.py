@@ -25,7 +25,7 @@ NOT_OF_PRESETS = (
     'num_threads')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MatcherSettings(Settings):
     """What ``MatcherConfig`` is made of, one value at a time."""
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from stereo_bp_ros.config.files import AUTO, load_preset
-from stereo_bp_ros.config.settings import Settings, setting
+from stereo_bp_ros.config.settings import Settings, documented, setting
 from stereo_bp_ros.errors import ConfigError
 
 _SEMI_GLOBAL = 'accepted for stereo_image_proc and ignored: belongs to semi-global matching'
 
 
-@dataclasses.dataclass(frozen=True)
+@documented
+@dataclasses.dataclass(frozen=True, repr=False)
 class NodeConfig(Settings):
     """How the ROS node receives, pairs and publishes.
 

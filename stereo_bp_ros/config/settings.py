@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import inspect
 import math
 import operator
+import textwrap
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -129,6 +131,32 @@ def setting(default: Value, meaning: str, minimum: float | None = None,
         'meaning': meaning, 'minimum': minimum, 'maximum': maximum, **rest})
 
 
+_Kind = typing.TypeVar('_Kind', bound='Settings')
+
+
+def documented(kind: type[_Kind]) -> type[_Kind]:
+    """Decorate a class of settings: ``help`` tells each of them, and unknown names the closest."""
+    rows = '\n'.join(textwrap.fill(
+        f'* ``{name}`` = {one.default!r}: {one.meaning} ({one.limit().removeprefix("must be ")})',
+        95, subsequent_indent='  ') for name, one in kind.settings().items())
+    kind.__doc__ = f'{inspect.cleandoc(kind.__doc__ or "")}\n\n{rows}'
+    create: Any = kind.__init__
+    fields = {field.name for field in dataclasses.fields(kind)}     # type: ignore[arg-type]
+
+    @functools.wraps(create)
+    def init(self: _Kind, *values: Any, **named: Any) -> None:
+        for name in sorted(named.keys() - fields):
+            raise unknown_setting(name, named[name], kind.settings())
+        create(self, *values, **named)
+    kind.__init__ = init                # type: ignore[method-assign, assignment]
+    return kind
+
+
+def unknown_setting(name: str, value: Any, known: Iterable[str]) -> ConfigError:
+    """The error of a name that no setting has."""
+    return ConfigError(name, value, 'there is no setting of this name' + did_you_mean(name, known))
+
+
 class Settings:
     """Configuration classes; subclasses are frozen dataclasses.
 
@@ -171,6 +199,14 @@ class Settings:
                 object.__setattr__(self, name, setting.coerce(getattr(self, name)))
         self.check()
 
+    def __repr__(self) -> str:
+        """The call that makes it: only what differs from the defaults."""
+        default = type(self)()
+        changed = [f'{one.name}={getattr(self, one.name)!r}'
+                   for one in dataclasses.fields(self)      # type: ignore[arg-type]
+                   if getattr(self, one.name) != getattr(default, one.name)]
+        return f'{type(self).__name__}({", ".join(changed)})'
+
     def check(self) -> None:
         """Limits that involve more than one setting."""
 
@@ -185,8 +221,7 @@ class Settings:
         inner: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             if name not in known:
-                raise ConfigError(name, value, 'there is no setting of this name'
-                                  + did_you_mean(name, known))
+                raise unknown_setting(name, value, known)
             outer, _, last = name.rpartition('.')
             if outer:
                 inner.setdefault(outer, {})[last] = known[name].coerce(value)

@@ -17,9 +17,9 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
+from stereo_bp_ros import files
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
     COMPRESSED_IMAGE,

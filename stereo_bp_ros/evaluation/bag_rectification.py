@@ -12,9 +12,9 @@ from stereo_bp_ros.alignment import corners_in_their_rows
 from stereo_bp_ros.checks import check_image_size
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.bag_topics import is_rectified_name
-from stereo_bp_ros.grey import grey_values, to_8_bits
+from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.rectification import Rectification, remapped
 from stereo_bp_ros.stamps import SIDES
 
 #: Radians of R above which ``unused_rotation`` warns: less than a pixel at 1000 of focal length.
@@ -140,9 +140,8 @@ class Rectifier:
         if wanted != self._rectification:
             self._maps = {side: wanted.maps(side) for side in SIDES}
             self._rectification = wanted
-        return {side: RawImage.from_array(cv2.remap(
-            grey_values(images[side]), *self._maps[side], cv2.INTER_LINEAR,
-            borderMode=cv2.BORDER_CONSTANT, borderValue=0)) for side in SIDES}
+        return {side: RawImage.from_array(remapped(images[side], self._maps[side]))
+                for side in SIDES}
 
 
 def _scale(image: RawImage) -> float:

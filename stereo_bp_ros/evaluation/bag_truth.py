@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros import files
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation import cloud_truth, files
+from stereo_bp_ros.evaluation import cloud_truth
 from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_topics import (
     DISPARITY_IMAGE,

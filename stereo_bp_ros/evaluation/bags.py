@@ -11,9 +11,9 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stereo_bp_ros import files
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.bag_messages import (
     CLOCK,
     FRAME_IDS,

@@ -16,8 +16,8 @@ import cv2
 import numpy as np
 from rosbags.rosbag2 import StoragePlugin, Writer
 
+from stereo_bp_ros import pictures
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import pictures
 from stereo_bp_ros.evaluation.bag_messages import (
     FRAME_IDS,
     STORE,

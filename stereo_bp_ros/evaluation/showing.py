@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.evaluation import pictures, plots, report
+from stereo_bp_ros import pictures
+from stereo_bp_ros.evaluation import plots, report
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched
 from stereo_bp_ros.images import RawImage
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from stereo_bp_ros import files
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown, visible
-from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.conditions import (
     EVERY,
     OPTIONS,

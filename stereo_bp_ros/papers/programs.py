@@ -13,7 +13,7 @@ from typing import NamedTuple
 from stereo_bp_ros.config.settings import Settings, Value, setting
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PlainSteps(Settings):
     """A kernel or parallel loop for each step: the LCPC 2010 paper and the GPU + CPU paper."""
 
@@ -43,7 +43,7 @@ class PlainSteps(Settings):
         True, 'send messages with vectors, not one pixel at a time (CPU)')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class StreamedSad(Settings):
     """Every window summed by itself: the data-streaming paper, on CUDA."""
 
@@ -52,7 +52,7 @@ class StreamedSad(Settings):
         'thread or all threads of a block load', choices=('global', 'shared_one', 'shared_all'))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TiledBarriers(Settings):
     """How tiles and threads wait for each other: the thesis on tiled belief propagation."""
 
@@ -106,7 +106,7 @@ MEANING = 'program that matches: the fastest, or one that repeats a paper (' + '
     f'{name} of {program.algorithm}' for name, program in PROGRAMS.items()) + ')'
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ProgramSettings(Settings):
     """The settings of all programs."""
 

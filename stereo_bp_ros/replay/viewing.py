@@ -16,8 +16,8 @@ import numpy as np
 import rerun as rr
 import rerun.blueprint as rrb
 
+from stereo_bp_ros import pictures
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation import pictures
 from stereo_bp_ros.evaluation.showing import bad_pixels
 from stereo_bp_ros.images import RawImage
 

@@ -12,12 +12,12 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, engines
+from stereo_bp_ros import Calibration, engines, files
 from stereo_bp_ros.cli.main import VERBS, main
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
-from stereo_bp_ros.evaluation import bags, files, metrics
+from stereo_bp_ros.evaluation import bags, metrics
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
         '--backend', 'cpu']
@@ -186,14 +186,16 @@ def test_a_truth_of_8_bits_needs_its_scale(pair, tmp_path, capsys):
     (['--set', 'disparity_rang=32'], 'did you mean disparity_range?'),
     (['--preset', 'raod'], 'did you mean road?'),
     (['--set', 'queue_size=5'], 'it is a setting of the node, not of a matcher\n'),
-    (['--points', 'x'], 'unrecognized arguments: --points x (stereo_bp match --help shows'),
+    (['--cloud', 'x'], 'unrecognized arguments: --cloud x (stereo_bp match --help shows'),
     (['--backend', 'cuda', '--set', 'program=plain_steps', '--set',
       'plain_steps.vectorised=false'], 'use backend cpu'),
     (['--set', 'plain_steps.storage=register'], 'belongs to program plain_steps, and program is '
      'default'),
-    (['-o', 'result.tiff'], 'must end in .pfm or .png'),
-    (['--depth', 'depth.pfm'], '--depth needs --calibration'),
-    (['--depth', 'depth.png'], 'must end in .pfm'),
+    (['-o', 'result.jpg'], 'a file of disparity must end in .pfm, .png, .tiff, .tif or .npy'),
+    (['--depth', 'depth.pfm'], '--depth needs --calibration, or --rectify'),
+    (['--points', 'cloud.npy'], 'a file of points must end in .ply or .pcd'),
+    (['--rectify', 'a.yaml', '--calibration', 'b.yaml'], 'leave --calibration out'),
+    (['--rectify', 'none.yaml'], 'none.yaml'),
     (['--truth-scale', '8'], '--truth-scale needs --truth'),
     (['-o', 'nowhere/d.pfm'], 'there is no folder nowhere'),
     (['--truth', 'none.pfm'], 'none.pfm'),

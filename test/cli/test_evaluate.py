@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros import MatcherConfig, RawImage, files
 from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import INTERRUPTED, main
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages.convert import to_grey
-from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.grey import to_8_bits as grey_of
 from stereo_bp_ros.images import ENCODINGS

@@ -9,8 +9,9 @@ import shutil
 import numpy as np
 import pytest
 
+from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import files, metrics, report
+from stereo_bp_ros.evaluation import metrics, report
 from stereo_bp_ros.evaluation.showing import SPREAD, WORST
 from test.evaluation import pages
 

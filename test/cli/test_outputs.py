@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import yaml
 
+from stereo_bp_ros import files
 from stereo_bp_ros.cli import outputs
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import files
 
 SAD = ['--set', 'stereo_algorithm=sad', '--set', 'disparity_range=16', '--backend', 'cpu']
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
-from stereo_bp_ros import Calibration, StereoError
+from stereo_bp_ros import Calibration, StereoError, files
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags, files
+from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.sources import ChunkReader, Sources, inputs_of

@@ -9,14 +9,13 @@ import pathlib
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, engines, preset_names
+from stereo_bp_ros import MatcherConfig, engines, files, preset_names
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.matcher import provided_by
 from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
-from stereo_bp_ros.evaluation import files
 
 
 @pytest.mark.parametrize(('threads', 'size', 'name'), [

@@ -162,3 +162,37 @@ def test_both_cameras_may_be_displaced_from_the_origin_of_the_rig():
     assert calibration.baseline_m == pytest.approx(0.5465, abs=1e-4)
     left.p[3], right.p[3] = 1e-13, -141.4
     assert Calibration.from_camera_info(left, right).baseline_m == pytest.approx(0.2, abs=1e-3)
+
+
+def test_projections_are_arrays_of_3_x_4_or_their_numbers():
+    left, right = camera_info(), camera_info('right')
+    arrays = [np.reshape(info.p, (3, 4)) for info in (left, right)]
+    assert (Calibration.from_projections(*arrays, (640, 480))
+            == Calibration.from_projections(left.p, right.p))
+    with pytest.raises(InputError, match=r'left P has the shape \(4, 3\); it must be \(3, 4\)'):
+        Calibration.from_projections(arrays[0].T, arrays[1])
+
+
+@pytest.mark.parametrize(('cx_right', 'focal_y'), [(320.0, 500.0), (310.0, 250.0)])
+def test_q_is_that_of_opencv_and_leads_back(cx_right, focal_y):
+    cv2 = pytest.importorskip('cv2')
+    calibration = Calibration(500.0, 0.2, 320.0, cx_right, 240.0, focal_y)
+    assert Calibration.from_q(calibration.Q) == calibration
+    x, y, z = 1.0, -2.0, 8.0
+    disparity = 500.0 * 0.2 / z + calibration.shift
+    column, row = 500.0 * x / z + 320.0, focal_y * y / z + 240.0
+    point = calibration.Q @ (column, row, disparity, 1)
+    assert np.allclose(point[:3] / point[3], (x, y, z))
+    if focal_y == 500.0:
+        k = np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]])
+        q = cv2.stereoRectify(k, np.zeros(5), k, np.zeros(5), (640, 480), np.eye(3),
+                              np.array([[-0.2], [0], [0]]))[4]
+        assert Calibration.from_q(q).baseline_m == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(('q', 'words'), [
+    (np.eye(4), r'Q\[3\]\[2\] is 0'), (np.zeros((3, 4)), 'shape'),
+    (np.full((4, 4), np.nan), 'finite')])
+def test_a_q_without_a_baseline_is_rejected(q, words):
+    with pytest.raises(InputError, match=words):
+        Calibration.from_q(q)

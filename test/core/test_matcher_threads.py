@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros import InputError, MatcherConfig, StereoMatcher
+from stereo_bp_ros import matcher as matcher_module
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.entrance import Entrance
 from test.cases import every
@@ -167,7 +168,7 @@ def test_threads_that_submit_first_at_once_share_one_worker(
             time.sleep(0.05)        # for the other threads to get here, too
             super().__init__(*arguments)
             made.append(self)
-    monkeypatch.setattr(concurrent.futures, 'ThreadPoolExecutor', SlowToMake)
+    monkeypatch.setattr(matcher_module, 'ThreadPoolExecutor', SlowToMake)
     with StereoMatcher(SMALL) as matcher:
         matcher.prepare(64, 32)
         barrier, errors = threading.Barrier(3), list[BaseException]()
@@ -190,7 +191,7 @@ def test_a_matcher_is_described_beside_a_thread_that_closes_its_engine(textured_
     """Size, memory and partitions are of one engine, or None; the engine goes at any moment."""
     with StereoMatcher(SMALL) as matcher:
         matcher.compute(*textured_pair(64, 32, 5))
-        engine = matcher._engine
+        engine = matcher._current.engine
 
         class Going(StereoMatcher):
             looks = 0
@@ -215,3 +216,59 @@ def test_a_call_that_meets_close_is_told_that_the_matcher_is_closed() -> None:
             super().acquire()
     with pytest.raises(RuntimeError, match='this matcher is closed'), Meeting():
         pass
+
+
+def test_threads_wait_their_turn_where_that_is_asked_for(textured_pair: Any) -> None:
+    pairs = [textured_pair(64, 32, shift) for shift in (3, 5, 7, 9)]
+    found: dict[int, Any] = {}
+    with StereoMatcher(SMALL, concurrent='wait') as matcher:
+        wanted = [matcher.compute(*pair).disparity for pair in pairs]
+        barrier = threading.Barrier(len(pairs))
+
+        def compute(index: int) -> None:
+            barrier.wait(LIMIT)
+            for _ in range(5):
+                found[index] = matcher.compute(*pairs[index])
+        threads = [threading.Thread(target=compute, args=(index,), daemon=True)
+                   for index in range(len(pairs))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT)
+    assert len(found) == len(pairs)
+    assert every(np.array_equal(found[index].disparity, one) for index, one in enumerate(wanted))
+
+
+def test_a_thread_that_is_inside_is_rejected_though_others_wait() -> None:
+    entrance = Entrance(waits=True)
+    with entrance, pytest.raises(RuntimeError, match='two threads at once'), entrance:
+        pass
+
+
+@pytest.mark.parametrize('matchers', [1, 2])
+def test_a_sequence_is_matched_in_its_order_and_read_no_further_than_it_is_taken(
+        textured_pair: Any, matchers: int) -> None:
+    pairs = [textured_pair(64, 32, shift) for shift in (3, 5, 7, 9, 4, 6, 8, 2)]
+    taken: list[int] = []
+
+    def read() -> Iterator[Any]:
+        for index, pair in enumerate(pairs):
+            taken.append(index)
+            yield pair
+    with StereoMatcher(SMALL) as matcher:
+        wanted = [matcher.compute(*pair).disparity for pair in pairs]
+        assert taken == []
+        for count, frame in enumerate(matcher.map(read(), matchers=matchers)):
+            assert len(taken) <= count + 2 * matchers + 1
+            assert np.array_equal(frame.disparity, wanted[count])
+        assert count == len(pairs) - 1
+
+
+def test_an_error_of_a_pair_comes_in_its_place(textured_pair: Any) -> None:
+    pair = textured_pair(64, 32, 5)
+    with StereoMatcher(SMALL) as matcher:
+        frames = matcher.map([pair, (pair[0], pair[1][:-1]), pair], matchers=2)
+        assert next(frames).disparity is not None
+        with pytest.raises(InputError):
+            next(frames)
+        assert matcher.compute(*pair).disparity is not None

@@ -144,12 +144,12 @@ def test_only_a_calibration_that_changes_the_range_builds_an_engine(
         matcher: StereoMatcher, textured_pair: Pair) -> None:
     pair = textured_pair(80, 40, 7)
     matcher.prepare(80, 40, NEAR)
-    engines = [matcher._engine]
+    engines = [matcher._current.engine]
     wider = dataclasses.replace(NEAR, baseline_m=0.3)
     for calibration in (NEAR, dataclasses.replace(NEAR, cy=3.0),            # the same search
                         dataclasses.replace(NEAR, baseline_m=0.19), None, wider):
         matcher.compute(*pair, calibration=calibration)
-        engines.append(matcher._engine)
+        engines.append(matcher._current.engine)
     assert [engine is engines[0] for engine in engines] == [True] * 5 + [False]
     # Another size with another calibration has its own range.
     assert matcher.compute(*textured_pair(64, 32, 7), calibration=NEAR).max_disparity == 23
@@ -171,12 +171,12 @@ def test_a_calibration_that_is_refused_leaves_the_one_before(
         matcher: StereoMatcher, textured_pair: Pair) -> None:
     pair = textured_pair(80, 40, 7)
     matcher.compute(*pair, calibration=NEAR)
-    engine = matcher._engine
+    engine = matcher._current.engine
     for _ in range(2):
         with pytest.raises(ConfigError, match='min_depth is 1'):
             matcher.compute(*pair, calibration=dataclasses.replace(NEAR, baseline_m=20.0))
     assert matcher.compute(*pair, calibration=NEAR).max_disparity == 23
-    assert matcher._engine is engine
+    assert matcher._current.engine is engine
 
 
 def test_a_range_that_does_not_fit_the_memory_is_refused(textured_pair: Pair) -> None:

@@ -184,6 +184,20 @@ def test_a_bump_is_adopted_within_two_seconds_and_one_pair_alone_is_none() -> No
     np.testing.assert_allclose(pairs.rows(bumped + 2), 2, atol=0.1)
 
 
+def test_pairs_that_go_on_contradicting_each_other_are_not_asked_for_at_once() -> None:
+    pairs = Pairs()
+    pairs.see((0, 0, 0, 0, 0))
+    assert pairs.estimator.wants_pair
+    pairs.estimator.add(np.zeros((0, 3)), pairs.time_s)
+    assert not pairs.estimator.wants_pair
+    pairs.see((0, 0, 0, 0, 0), 5)
+    for number, offset in enumerate((2.0, -2.0, 3.0, -3.0, 2.0)):
+        pairs.see((offset, 0, 0, 0, 0))
+        assert pairs.estimator.wants_pair is (number == 0)
+        assert pairs.estimator.correction(pairs.time_s) is None
+        assert pairs.estimator.state.reason == 'a pair contradicts those before it'
+
+
 def test_a_correction_moves_by_small_steps() -> None:
     pairs = Pairs()
     pairs.see((3, 1, 0, 0, 0), 3)

@@ -6,10 +6,10 @@ import pathlib
 
 import pytest
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenario import read_scenario
 from test.cli.runs import time_limit
@@ -36,7 +36,7 @@ BOMBS = {
 
 READERS = {
     'parameters': ('node.yaml', load_parameter_file),
-    'calibration': ('stereo.yaml', lambda path: read_calibration(path)),
+    'calibration': ('stereo.yaml', Calibration.from_file),
     'scenario': ('any.yaml', read_scenario),
     'sets': ('sets.yaml', lambda path: open_dataset(path.parent)),
 }

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation.calibrations import read_calibration as read
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from test.evaluation.layouts import save, save_pair
 
@@ -117,7 +116,7 @@ def test_the_content_of_a_calibration_tells_its_format(tmp_path, kind):
     files = {**WITH_SIZE, **WITHOUT_SIZE}[kind]
     write(tmp_path, files)
     for name in files:
-        found = read(tmp_path / name)
+        found = Calibration.from_file(tmp_path / name)
         for field in ('focal_px', 'baseline_m', 'cx_left', 'cx_right', 'cy', 'focal_y_px'):
             assert getattr(found, field) == pytest.approx(getattr(CALIBRATION, field)), field
         assert (found.width, found.height) == ((640, 400) if kind in WITH_SIZE else (0, 0))
@@ -133,7 +132,7 @@ def test_a_stereo_calibration_of_opencv_is_read_from_its_projections_or_from_q(t
         np.array([[-0.12], [0.001], [0.0]]), flags=0)[:5], strict=True))
     path = tmp_path / 'extrinsics.yml'
     path.write_text(by_opencv(R1=found['R1'], **{name: found[name] for name in names}))
-    numbers, p1, p2 = read(path), found['P1'], found['P2']
+    numbers, p1, p2 = Calibration.from_file(path), found['P1'], found['P2']
     assert numbers.focal_px == pytest.approx(p1[0, 0])
     assert numbers.baseline_m == pytest.approx(np.hypot(0.12, 0.001))
     assert numbers.shift == pytest.approx(p1[0, 2] - p2[0, 2])
@@ -151,7 +150,7 @@ VIRTUAL_KITTI = 'frame cameraID K[0,0] K[1,1] K[0,2] K[1,2]\n0 0 725.0087 725.00
     (VIRTUAL_KITTI, Calibration(725.0087, 0.532725, 620.5, 620.5, 187))])
 def test_one_camera_stands_for_both_where_they_are_the_same(tmp_path, text, expected):
     (tmp_path / 'settings.yaml').write_text(text)
-    assert read(tmp_path / 'settings.yaml') == expected
+    assert Calibration.from_file(tmp_path / 'settings.yaml') == expected
 
 
 ZED = ('[LEFT_CAM_HD]\nfx=699.8\nfy=699.8\ncx=645.1\ncy=363.6\nk1=-0.17\n\n[RIGHT_CAM_HD]\n'
@@ -175,7 +174,7 @@ def test_raw_cameras_are_rejected_by_the_name_of_their_format_with_a_way_out(
     path = tmp_path / 'camera.conf'
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     with pytest.raises(ValueError, match=words) as error:
-        read(path)
+        Calibration.from_file(path)
     assert 'Rectify the images, and write P1 and P2 of cv2.stereoRectify' in str(error.value)
 
 
@@ -222,7 +221,7 @@ def test_what_makes_no_pair_is_rejected_by_name(tmp_path, content, words):
     path = tmp_path / 'calib.txt'
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     with pytest.raises(ValueError, match=words) as error:
-        read(path)
+        Calibration.from_file(path)
     assert 'calib.txt' in str(error.value)
 
 
@@ -235,11 +234,11 @@ def test_a_matrix_of_opencv_that_is_damaged_is_rejected(tmp_path, damage):
              '   data: [ 1., 0, 0, -8, 0, 1, 0, -6, 0, 0, 0, 1.e+02, 0, 0, 8., 0 ]\n')
     path = tmp_path / 'stereo.yml'
     path.write_text(sound)
-    assert read(path) == Calibration(100.0, 0.125, 8.0, 8.0, 6.0)
+    assert Calibration.from_file(path) == Calibration(100.0, 0.125, 8.0, 8.0, 6.0)
     path.write_text(sound.replace(*damage) + '# !!opencv-matrix')
     for _ in range(3):              # OpenCV's own parser damages the memory of the process
         with pytest.raises(ValueError, match=r'stereo\.yml'):
-            read(path)
+            Calibration.from_file(path)
 
 
 def test_camera_info_that_makes_no_pair_is_rejected_by_name(tmp_path):
@@ -247,7 +246,7 @@ def test_camera_info_that_makes_no_pair_is_rejected_by_name(tmp_path):
     for name, words in (('left', r'left\.yaml is of one camera: put right\.yaml'),
                         ('front', r'front\.yaml is of one camera.*left nor right')):
         with pytest.raises(ValueError, match=words):
-            read(tmp_path / f'{name}.yaml')
+            Calibration.from_file(tmp_path / f'{name}.yaml')
     for right, words in (
             (camera_info(RIGHT_P, image_width=320), 'different sizes: 640 x 400 and 320 x 400'),
             (camera_info(LEFT_P), 'baseline is'),
@@ -256,7 +255,7 @@ def test_camera_info_that_makes_no_pair_is_rejected_by_name(tmp_path):
             (camera_info(RIGHT_P, projection_matrix={'data': None}), r'right\.yaml.*projection')):
         (tmp_path / 'right.yaml').write_text(right)
         with pytest.raises(ValueError, match=words):
-            read(tmp_path / 'left.yaml')
+            Calibration.from_file(tmp_path / 'left.yaml')
 
 
 @pytest.mark.parametrize('name', ['stereo.yaml', 'stereo.yml', 'extrinsics.yml', 'left.yml'])
@@ -286,7 +285,7 @@ def test_euroc_is_read_where_its_cameras_are_parallel_and_rejected_where_they_ar
         open_dataset(tmp_path / 'MH_01_easy')[0]
     (tmp_path / 'MH_01_easy' / 'mav0' / 'cam1' / 'sensor.yaml').unlink()
     with pytest.raises(ValueError, match=r'cam1/sensor\.yaml'):
-        read(tmp_path / 'MH_01_easy' / 'mav0' / 'cam0' / 'sensor.yaml')
+        Calibration.from_file(tmp_path / 'MH_01_easy' / 'mav0' / 'cam0' / 'sensor.yaml')
 
 
 def test_the_folder_of_the_image_tells_the_cameras_of_kitti_or_a_warning_does(tmp_path, caplog):
@@ -296,11 +295,11 @@ def test_the_folder_of_the_image_tells_the_cameras_of_kitti_or_a_warning_does(tm
     for image, baseline in (('image_00/data/0.png', 0.5), ('image_02/data/0.png', 0.6),
                             ('image_0/0.png', 0.5), ('image_2/0.png', 0.6),
                             ('colored_0/0.png', 0.6)):
-        assert read(path, tmp_path / image).baseline_m == pytest.approx(baseline)
+        assert Calibration.from_file(path, tmp_path / image).baseline_m == pytest.approx(baseline)
     assert 'four cameras' not in caplog.text
-    assert read(path, tmp_path / 'left.png').baseline_m == pytest.approx(0.5)
+    assert Calibration.from_file(path, tmp_path / 'left.png').baseline_m == pytest.approx(0.5)
     assert 'four cameras: 0 and 1 (grey) were taken, with a baseline of 0.5' in caplog.text
     caplog.clear()
     path.write_text(''.join(path.read_text().splitlines(True)[2:]))     # one pair of cameras
-    assert read(path).baseline_m == pytest.approx(0.6)
+    assert Calibration.from_file(path).baseline_m == pytest.approx(0.6)
     assert 'four cameras' not in caplog.text

@@ -17,16 +17,17 @@ import cv2
 import numpy as np
 import pytest
 
+from stereo_bp_ros import files
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
-from stereo_bp_ros.evaluation import comparison, files, sweep
-from stereo_bp_ros.evaluation.calibrations import read_calibration
+from stereo_bp_ros.evaluation import comparison, sweep
 from stereo_bp_ros.evaluation.datasets import middlebury, synthetic
 from test.cli.runs import time_limit
 
 READERS: dict[str, Callable[[pathlib.Path], Any]] = {
     'image': files.read_image, 'mask': files.read_mask, 'truth': files.read_disparity_png,
     'PFM': files.read_pfm, 'text': lambda path: files.read_text(path, 'text'),
-    'parameters': load_parameter_file, 'calibration': lambda path: read_calibration(path),
+    'parameters': load_parameter_file, 'calibration': Calibration.from_file,
     'report': comparison.read_report, 'points': sweep.Store,
     'calib.txt': middlebury._ndisp, 'depth': synthetic._tartan_air_truth}
 
@@ -157,7 +158,7 @@ def test_sizes_count_in_every_kind_of_file(tmp_path):
 READ = """
 import json, resource, sys
 import numpy
-from stereo_bp_ros.evaluation import files
+from stereo_bp_ros import files
 start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 said = []
 for name in sys.argv[1:]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation import pictures
+from stereo_bp_ros import pictures
 from test.cases import every
 
 SIZES = [(240, 320)]
@@ -65,6 +65,9 @@ def test_a_comparison_has_two_panels_without_truth_and_four_with_at_any_size():
     full = pictures.comparison(left, disparity, truth=disparity, high=60, columns=2)
     assert 2 * width < without.shape[1] < 3 * width
     assert full.shape[0] > 2 * height
+    wide = pictures.comparison(np.zeros((370, 1226), np.uint8), np.zeros((370, 1226)))
+    assert wide.shape[0] > 2 * 370
+    assert wide.shape[1] < 1.5 * 1226
     good = (full == pictures.ERROR_STEPS[0][1]).all(axis=2).sum()
     assert good >= height * width
     for size in ((1, 1), (2, 40), (23, 30)):

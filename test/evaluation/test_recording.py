@@ -14,10 +14,9 @@ pytest.importorskip('numba')
 pytest.importorskip('rosbags')
 from rosbags.highlevel import AnyReader
 
-from stereo_bp_ros import Calibration, MatcherConfig
+from stereo_bp_ros import Calibration, MatcherConfig, files, pictures
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import files, pictures
 from stereo_bp_ros.evaluation.recording import STEP_NS, Recording, numbers
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig, transport
+from stereo_bp_ros import Calibration, MatcherConfig, files, transport
 from stereo_bp_ros.cli import evaluate_report, evaluate_scale
 from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import files, sources
+from stereo_bp_ros.evaluation import sources
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
 

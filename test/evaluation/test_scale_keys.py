@@ -19,8 +19,9 @@ pytest.importorskip('cryptography')
 psutil = pytest.importorskip('psutil')
 pytest.importorskip('rosbags')
 
+from stereo_bp_ros import files  # noqa: E402  (needs distributed)
 from stereo_bp_ros.cli.main import main  # noqa: E402
-from stereo_bp_ros.evaluation import files, scale  # noqa: E402  (needs distributed)
+from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
 from test.cases import every  # noqa: E402
 from test.evaluation.test_scale import COMMAND  # noqa: E402
 

@@ -24,7 +24,7 @@ pytest.importorskip('cryptography')
 psutil = pytest.importorskip('psutil')
 pytest.importorskip('rosbags')
 
-from stereo_bp_ros.evaluation import files  # noqa: E402
+from stereo_bp_ros import files  # noqa: E402
 from test.evaluation.test_scale import COMMAND, scores, workers_of  # noqa: E402
 
 REPOSITORY = pathlib.Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation import pictures
+from stereo_bp_ros import pictures
 from stereo_bp_ros.evaluation.showing import MAX_BLOCKS, SPREAD, WORST, Showing, bad_pixels
 from test.evaluation import pages
 

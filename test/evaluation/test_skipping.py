@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig
+from stereo_bp_ros import Calibration, MatcherConfig, files
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import files, sources
+from stereo_bp_ros.evaluation import sources
 from stereo_bp_ros.evaluation.runs import Evaluation, Method, Skipped, judge_all
 from test.cases import slow
 

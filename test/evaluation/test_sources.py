@@ -8,9 +8,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration
+from stereo_bp_ros import Calibration, files
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import files, sources
+from stereo_bp_ros.evaluation import sources
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from test.cases import slow
 

@@ -18,7 +18,9 @@ from unittest import mock
 
 import numpy as np
 
-from stereo_bp_ros import engines
+from stereo_bp_ros import engines, files
+from stereo_bp_ros.calibration_files import NAMES, find_calibration
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import main
 from stereo_bp_ros.config import (
     MatcherConfig,
@@ -30,8 +32,7 @@ from stereo_bp_ros.config import (
     split,
 )
 from stereo_bp_ros.errors import ConfigError, StereoError
-from stereo_bp_ros.evaluation import bags, files
-from stereo_bp_ros.evaluation.calibrations import NAMES, find_calibration, read_calibration
+from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.scenario import read_scenario
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.matcher import StereoMatcher
@@ -118,7 +119,7 @@ def calibration(data: bytes, folder: pathlib.Path) -> None:
     (folder / ('right.yaml' if name == 'left.yaml' else 'P_right.txt')).write_bytes(data)
     path = _file(folder, name, data)
     assert find_calibration(folder) is not None
-    read_calibration(path)
+    Calibration.from_file(path)
 
 
 def yaml(data: bytes, folder: pathlib.Path) -> None:

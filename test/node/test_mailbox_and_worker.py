@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from stereo_bp_ros import matcher
 from stereo_bp_ros.node import worker
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
+from stereo_bp_ros.pending import Pending
 
 
 def pair(stamp_ns: int, generation: int = 1) -> StereoPair:
@@ -145,7 +145,7 @@ def test_a_command_that_ends_as_the_wait_times_out_has_ended_as_it_has(
         bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.worker, 'post', lambda command: EndsAsTheWaitTimesOut())
     assert bench.worker.call(lambda: 'found', limit=1, interval=0.1) == 'found'
-    assert matcher.Pending(EndsAsTheWaitTimesOut()).result(0.1) == 'found'
+    assert Pending(EndsAsTheWaitTimesOut()).result(0.1) == 'found'
     error = TimeoutError('the camera has not answered')
     monkeypatch.setattr(bench.worker, 'post', lambda command: EndsAsTheWaitTimesOut(error))
     with pytest.raises(TimeoutError, match='the camera has not answered'):

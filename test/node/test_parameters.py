@@ -105,6 +105,17 @@ def test_whole_numbers_are_accepted_for_numbers_and_names_for_algorithms(
     assert bench.node._configuration.matcher.stereo_algorithm == 'bp'
 
 
+def test_off_in_a_parameter_file_is_a_name_though_yaml_makes_false_of_it(
+        make: Callable[..., Bench]) -> None:
+    bench = make(row_correction=False)
+    assert bench.node._configuration.matcher.row_correction == 'off'
+    assert bench.get('row_correction') == 'off'
+    assert bench.set(row_correction='measure').successful
+    assert bench.set(row_correction=False).successful
+    assert bench.node._configuration.matcher.row_correction == 'off'
+    assert not bench.set(row_correction=True).successful
+
+
 def test_values_for_stereo_image_proc_are_translated(make: Callable[..., Bench]) -> None:
     bench = make(stereo_algorithm=0, speckle_range=4, full_dp=True,
                  use_image_transport_camera_info=True)

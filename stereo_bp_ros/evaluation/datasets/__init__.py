@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from stereo_bp_ros.evaluation import files
+from stereo_bp_ros import files
 from stereo_bp_ros.evaluation.datasets import driving, middlebury, plain, synthetic
 from stereo_bp_ros.evaluation.datasets.entries import (
     GROUND_TRUTH,

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from stereo_bp_ros import files
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets.entries import (
     IMAGE_SUFFIXES,
     Entry,
@@ -96,7 +95,7 @@ def _kitti_pairs(folder: Path, left_name: str, right_name: str, truth_suffix: st
             left.stem, left, right,
             defer(files.read_disparity_png, known) or defer(files.read_disparity_png, visible),
             stamp_ns=stamps[int(left.stem)] if is_numbered else None,
-            calibration=defer(read_calibration, _kitti_calibration(folder, left) or of_all,
+            calibration=defer(Calibration.from_file, _kitti_calibration(folder, left) or of_all,
                               image=left),
             vehicles=defer(files.read_mask, folder / 'obj_map' / name),
             occluded=defer(_occluded, known, visible),
@@ -203,7 +202,7 @@ def _driving_stereo_calibration(folder: Path, size: str, drive: str
                                 ) -> Callable[[], Calibration] | None:
     """Of a drive, in the folder of the calibrations: beside the images, or one folder above."""
     name = f'{size.partition("-")[0]}-image-calib'
-    found = (defer(read_calibration, base / inside / name / f'{drive}.txt')
+    found = (defer(Calibration.from_file, base / inside / name / f'{drive}.txt')
              for base in (folder, folder.parent)
              for inside in ('', 'calib', 'train-calib', 'test-calib'))
     return next(filter(None, found), None)

@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from stereo_bp_ros import calibration_files, files
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import calibrations, files
 from stereo_bp_ros.images import RawImage
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
@@ -223,7 +223,7 @@ def find_folders(folder: Path, left: str, right: str) -> tuple[Path, Path] | Non
 
 def defer_calibration(folder: Path) -> Callable[[], Calibration] | None:
     """Reader of the calibration beside images, by the names that it may have, or None."""
-    return defer(calibrations.read_calibration, calibrations.find_calibration(folder))
+    return defer(Calibration.from_file, calibration_files.find_calibration(folder))
 
 
 def list_folder(folder: Path) -> list[Path]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from stereo_bp_ros import files
 from stereo_bp_ros.bounded import MAX_TEXT_BYTES
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.datasets.entries import (
     GROUND_TRUTH,
     Entry,

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from stereo_bp_ros import files
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets.entries import (
     TRUTH_NAME,
     Entry,
@@ -184,7 +184,7 @@ def sequence(folder: Path, tolerance_s: float = 0.0) -> list[Entry] | None:
         return None
     left_folder, right_folder = found
     of_euroc = left_folder.parent / 'sensor.yaml' if left_folder.name == 'data' else None
-    numbers = defer(read_calibration, of_euroc) or defer_calibration(folder)
+    numbers = defer(Calibration.from_file, of_euroc) or defer_calibration(folder)
     truths = folder / 'disparity'
     entries = [
         Entry(left.stem, left, right, defer(read_truth, truths / f'{left.stem}.pfm')

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation import calibrations, files
+from stereo_bp_ros import calibration_files, files
+from stereo_bp_ros.camera import Calibration, calibration_of_file
 from stereo_bp_ros.evaluation.datasets.entries import (
     Entry,
     defer,
@@ -46,7 +46,7 @@ def virtual_kitti(folder: Path) -> list[Entry] | None:
     frames = folder / 'frames'
     if not (frames / 'rgb' / 'Camera_0').is_dir():
         return None
-    numbers = defer(calibrations.read_calibration, folder / 'intrinsic.txt')
+    numbers = defer(Calibration.from_file, folder / 'intrinsic.txt')
     entries = []
     for left, right in pair_by_name(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
         number = left.stem.rpartition('_')[2]
@@ -153,8 +153,8 @@ def tartan_air(folder: Path) -> list[Entry] | None:
 
 def _tartan_air_calibration() -> Calibration:
     """Of all sets."""
-    return calibrations.make_calibration(
-        'of TartanAir', *calibrations.make_projections(320.0, 0.25, 320.0, 240.0), (640, 480))
+    return Calibration.from_projections(
+        *calibration_files.make_projections(320.0, 0.25, 320.0, 240.0), (640, 480))
 
 
 def _tartan_air_truth(path: Path) -> np.ndarray:
@@ -198,8 +198,8 @@ def _falling_things_calibration(path: Path) -> Calibration:
             RecursionError) as error:
         raise ValueError(f'calibration {path} has no intrinsic_settings with fx, fy, cx and cy: '
                          f'{error}') from error
-    p = calibrations.make_projections(fx, FALLING_THINGS_BASELINE, cx, cy, fy)
-    return calibrations.make_calibration(path, *p, (width, height))
+    p = calibration_files.make_projections(fx, FALLING_THINGS_BASELINE, cx, cy, fy)
+    return calibration_of_file(path, *p, (width, height))
 
 
 def _disparity_of_levels(path: Path, calibration: Callable[[], Calibration], per_metre: int

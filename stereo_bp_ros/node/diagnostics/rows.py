@@ -33,6 +33,9 @@ VERTICAL_OFFSET = Doubt.VERTICAL_OFFSET.value
 #: Pairs after which rows are warned of, and with which a drift is compared.
 SETTLED_PAIRS = 5
 
+#: Standard deviations by which rows must exceed the limit: those of corners are extrapolated.
+CERTAIN_SIGMAS = 2.0
+
 #: Seconds after the latest pair that shows rows from which their offset is unknown.
 UNKNOWN_S = 3.0
 
@@ -234,7 +237,7 @@ class _Rows:
             return []
         texts = []
         error = self.error(config)
-        if error > limit:
+        if error - CERTAIN_SIGMAS * state.sigma > limit:
             why = f' ({state.reason})' if config.row_correction == 'correct' else ''
             texts.append(
                 f'the rows of the two images miss each other by up to {error:.2f} px{why} '

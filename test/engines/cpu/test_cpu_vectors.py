@@ -40,18 +40,32 @@ def _on_lanes(a: Any, b: Any, out: Any) -> None:
     even, odd = vectors.deinterleave(low, high)
     vectors.store(out, 9 * count, even)
     vectors.store(out, 10 * count, odd)
+    vectors.store(out, 11 * count, x * y)
 
 
 def test_lanes_are_numpys_elements(pair: tuple[np.ndarray, np.ndarray]) -> None:
     a, b = pair
-    out = np.zeros((11, a.size), a.dtype)
+    out = np.zeros((12, a.size), a.dtype)
     _on_lanes(a, b, out.reshape(-1))
     lane = np.arange(a.size)
     both = np.stack([a, b], axis=1).reshape(2, -1)
     np.testing.assert_array_equal(out, [
         a + b, a - b, np.minimum(a, b), np.where(a < b, a[0], b),
         np.where((lane >= 2) & (lane < 5), a, b), np.append(a[1:], b[0]),
-        np.append(a[-1], b[:-1]), *both, a, b])
+        np.append(a[-1], b[:-1]), *both, a, b, a * b])
+
+
+@kernel
+def _upper_product(a: Any, b: Any, out: Any) -> None:
+    vectors.store(out, 0, vectors.upper_product(vectors.load(a, 0), vectors.load(b, 0)))
+
+
+def test_the_upper_half_of_a_product_is_that_of_32_bits() -> None:
+    a, b = np.random.default_rng(5).integers(0, 65536, (2, 32)).astype(np.uint16)
+    a[:2] = b[:1] = 65535
+    out = np.zeros_like(a)
+    _upper_product(a, b, out)
+    np.testing.assert_array_equal(out, a.astype(np.uint32) * b >> 16)
 
 
 @kernel

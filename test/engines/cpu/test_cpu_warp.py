@@ -173,7 +173,7 @@ def test_a_new_homography_brings_maps_of_the_right_image_alone_and_no_frame_wait
     for config, calibrated in ((CONFIG, None), (CONFIG.replace(rectify=True), found)):
         with StereoMatcher(config) as matcher:
             matcher.compute(*raws, rectification=calibrated)
-            engine = matcher._engine
+            engine = matcher._current.engine
             computed.clear()
             filled.clear()
             for homography in (WARP, WARP, (*WARP[:5], 1.2, *WARP[6:])):
@@ -184,7 +184,7 @@ def test_a_new_homography_brings_maps_of_the_right_image_alone_and_no_frame_wait
                 assert len(computed) == before
             assert len(computed) == 2
             assert filled == ['right', 'right']
-            assert matcher._engine is engine
+            assert matcher._current.engine is engine
 
 
 def test_images_of_another_size_are_warped_by_maps_of_their_own() -> None:

@@ -48,7 +48,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 def on_device(matcher: StereoMatcher, name: str, rows: int, row: int) -> np.ndarray:
     """Bytes of an array of the engine's."""
-    address = matcher._engine._arena.device[name]       # type: ignore[union-attr]
+    address = matcher._current.engine._arena.device[name]       # type: ignore[union-attr]
     return np.frombuffer((ctypes.c_char * (rows * row)).from_address(address),
                          np.uint8).reshape(rows, row)
 
@@ -79,7 +79,7 @@ def test_mirrored_and_reduced_images_are_copied_whole(log: Log, changes: dict[st
             pair.reverse()
         for side, rows in zip(('left', 'right'), pair, strict=True):
             assert np.array_equal(on_device(matcher, f'{side}_raw', HEIGHT, WIDTH), rows)
-        parameters = matcher._engine._parameters[-1]        # type: ignore[union-attr]
+        parameters = matcher._current.engine._parameters[-1]        # type: ignore[union-attr]
         assert parameters.disparity == out.array.ctypes.data
 
 
@@ -106,7 +106,7 @@ def test_results_of_every_frame_go_to_its_caller_s_address_and_are_what_the_call
     with StereoMatcher(CONFIG) as matcher:
         for out in (*targets, *targets):
             frame = matcher.compute(image, image, outputs=('confidence',), out=out)
-            parameters = matcher._engine._parameters[1]        # type: ignore[union-attr]
+            parameters = matcher._current.engine._parameters[1]        # type: ignore[union-attr]
             for name, array in out.items():
                 assert getattr(parameters, name) == array.array.ctypes.data
                 assert getattr(frame, name) is array
@@ -148,7 +148,7 @@ def test_images_and_outputs_may_be_on_the_host_and_in_turn(
             matcher.compute(left, right)
             matcher.compute(WithInterface(left), WithInterface(right))
             matcher.compute(WithDlpack(left.copy()), WithDlpack(right.copy()))
-        assert len(matcher._engine._graphs) == 2        # type: ignore[union-attr]
+        assert len(matcher._current.engine._graphs) == 2        # type: ignore[union-attr]
     assert log.frame.count('copy') == 20
 
 

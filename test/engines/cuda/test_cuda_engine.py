@@ -188,7 +188,7 @@ CASES: dict[str, dict[str, Any]] = {
                                'filling': 'plane', 'disp12_max_diff': 1, 'median_window_size': 3},
     'half, combined cost': {'downscale': 2, 'levels': 2, 'census_weight': 0.8, 'path_sums': True,
                             'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0},
-    'band': {'band_radius': 2, 'levels': 1, 'iterations': 3, 'census_weight': 0.4,
+    'band': {'band_radius': 2, 'levels': 1, 'iterations': 2, 'census_weight': 0.4,
              'sparse_census_weight': 0.4, 'sobel_weight': 1.0, 'path_sums': True,
              'discontinuity_first_step': 10.0, 'discontinuity_slope': 20.0,
              'discontinuity_truncation': 60.0, 'discontinuity_edge_threshold': 16,

@@ -280,6 +280,14 @@ def saturating_difference(code: Code, a: Any, b: Any) -> Any:
     return called(code.builder, 'usub.sat', a, b)
 
 
+@operation(lambda a, b: WORDS(WORDS, WORDS))
+def upper_product(code: Code, a: Any, b: Any) -> Any:
+    """a b // 65536."""
+    builder, words = code.builder, integer_lanes(32, a.type.count)
+    product = builder.mul(builder.zext(a, words), builder.zext(b, words))
+    return builder.trunc(builder.lshr(product, ir.Constant(words, [16] * a.type.count)), a.type)
+
+
 @operation(lambda vector, factor: BYTES(BYTES, types.uint16))
 def scaled(code: Code, vector: Any, factor: Any) -> Any:
     """(factor value + 32) // 64, at most 255, of bytes.
@@ -328,6 +336,7 @@ def _define(function: Callable[..., Any], instruction: str) -> None:
 
 _define(operator.add, 'add')
 _define(operator.sub, 'sub')
+_define(operator.mul, 'mul')            # the lower half of integers
 _define(operator.truediv, 'div')        # floats
 _define(operator.and_, 'and_')          # integers, as the two below
 _define(operator.lshift, 'shl')

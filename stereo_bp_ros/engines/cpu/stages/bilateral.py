@@ -13,72 +13,123 @@ import numba
 import numpy as np
 
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    address,
+    load,
+    maximum,
+    minimum,
+    splat,
+    spread,
+    store,
+    upper_product,
+    where_less,
+)
 
 #: Weights of the pixels -7 to 7: 64 exp(-k^2 / 128), rounded half up.
 SPACE = (44, 48, 53, 56, 60, 62, 64, 64, 64, 62, 60, 56, 53, 48, 44)
 RADIUS = 7
+TAPS = 2 * RADIUS + 1
+
+#: Pixels that are filtered at once.
+PIXELS = 32
 
 
 @parallel_kernel
-def along_rows(values: Any, factor: Any, weights: Any, sums: Any, out: Any) -> None:
+def along_rows(values: Any, shift: int, factor: int, out: Any) -> None:
     """Filter along x; the arguments as for ``along_columns``."""
     height, width = values.shape
     for y in numba.prange(height):
-        row, weight, total = values[y], weights[y], sums[y]
-        weight[:] = 0
-        total[:] = 0
-        for k in range(-RADIUS, RADIUS + 1):
-            begin, end = min(max(0, -k), width), max(min(width, width - k), 0)
-            tap = np.int32(SPACE[k + RADIUS])
-            for x in range(begin):                  # borders are replicated
-                _add(row[x:x + 1], row[:1], factor, tap, weight[x:x + 1], total[x:x + 1])
-            if begin < end:
-                _add(row[begin:end], row[begin + k:end + k], factor, tap, weight[begin:end],
-                     total[begin:end])
-            for x in range(max(end, begin), width):
-                _add(row[x:x + 1], row[width - 1:], factor, tap, weight[x:x + 1],
-                     total[x:x + 1])
-        _divide(row, weight, total, out[y])
+        row, near, sums = values[y], np.empty(PIXELS + TAPS, np.uint16), _sums()
+        for first in range(0, width, PIXELS):
+            begin = first - RADIUS
+            if begin >= 0 and begin + PIXELS + TAPS <= width:
+                _add_all(address(row[begin:]), 1, shift, factor, sums)
+            else:
+                for i in range(PIXELS + TAPS):      # borders are replicated
+                    near[i] = row[min(max(begin + i, 0), width - 1)]
+                _add_all(address(near), 1, shift, factor, sums)
+            _divide(row[first:first + PIXELS], sums, out[y, first:first + PIXELS])
 
 
 @parallel_kernel
-def along_columns(values: Any, factor: Any, weights: Any, sums: Any, out: Any) -> None:
+def along_columns(values: Any, shift: int, factor: int, out: Any) -> None:
     """Filter along y.
 
-    :param values: int16 H x W, sixteenths, below 0 = no value; such pixels take no part.
-    :param factor: int32, from differences to 65536ths of that from which on the weight is 0.
-    :param weights, sums: scratch, int32 H x W.
-    :param out: int16 H x W, other than ``values``.
+    :param values: int16 H x W, as uint16: sixteenths, below 0 = no value; such pixels take no
+        part.
+    :param shift, factor: of ``factors``.
+    :param out: the same, other than ``values``.
     """
-    height = values.shape[0]
+    height, width = values.shape
     for y in numba.prange(height):
-        weight, total = weights[y], sums[y]
-        weight[:] = 0
-        total[:] = 0
-        for k in range(-RADIUS, RADIUS + 1):
-            other = values[min(max(y + k, 0), height - 1)]
-            _add(values[y], other, factor, np.int32(SPACE[k + RADIUS]), weight, total)
-        _divide(values[y], weight, total, out[y])
+        near, sums = np.empty((TAPS, PIXELS), np.uint16), _sums()
+        is_inside = RADIUS <= y < height - RADIUS
+        for first in range(0, width, PIXELS):
+            if is_inside and first + PIXELS <= width:
+                _add_all(address(values[y - RADIUS, first:]), width, shift, factor, sums)
+            else:
+                for k in range(TAPS):
+                    other = values[min(max(y + k - RADIUS, 0), height - 1)]
+                    for i in range(PIXELS):
+                        near[k, i] = other[min(first + i, width - 1)]
+                _add_all(address(near[0]), PIXELS, shift, factor, sums)
+            _divide(values[y, first:first + PIXELS], sums, out[y, first:first + PIXELS])
+
+
+def factors(factor: int) -> tuple[int, int]:
+    """By what ``d factor // 256`` is made of a difference d with 16 bits.
+
+    :param factor: from differences to 65536ths of that from which on the weight is 0.
+    :returns: k and ``factor`` times 2^(8 - k): ``(d 2^k) (factor 2^(8 - k)) // 65536``. A
+        difference that 2^k takes beyond 16 bits has no weight.
+    """
+    shift = min(8, max(0, factor.bit_length() - 2))
+    return shift, factor << 8 - shift
 
 
 @kernel
-def _add(row: Any, others: Any, factor: Any, tap: Any, weights: Any, sums: Any) -> None:
-    shift, whole = np.int32(8), np.int32(256)
-    for x in range(row.shape[0]):
-        other = np.int32(others[x])
-        difference = np.int32(abs(np.int32(other - np.int32(row[x]))))
-        distance = min(np.int32(np.int32(difference * factor) >> shift), whole)
-        fall = np.int32(whole - np.int32(np.int32(distance * distance) >> shift))
-        weight = np.int32(tap * np.int32(np.int32(fall * fall) >> shift))
-        weight = np.int32(0) if other < 0 else weight
-        weights[x] = np.int32(weights[x] + weight)
-        sums[x] = np.int32(sums[x] + np.int32(weight * other))
+def _sums() -> Any:
+    """Of ``PIXELS`` pixels: weights, and weighted values."""
+    return np.empty((2, PIXELS), np.uint32)
 
 
 @kernel
-def _divide(row: Any, weights: Any, sums: Any, out: Any) -> None:
+def _add_all(at: Any, stride: int, shift: int, factor: int, out: Any) -> None:
+    """What the pixels around weigh, ``stride`` values apart, for 32 neighbouring pixels."""
+    own = load(at, RADIUS * stride)
+    weights, more_weights = spread(splat(np.uint16(0)))
+    sums, more_sums = weights, weights
+    most, up, factors_ = (splat(np.uint16(np.uint16(65535) >> np.uint16(shift))),
+                          splat(np.uint16(1 << shift)), splat(np.uint16(factor)))
+    whole, nothing = splat(np.uint16(256)), splat(np.uint16(0))
+    first_invalid = splat(np.uint16(32768))
+    for k in range(TAPS):
+        other = load(at, k * stride)
+        difference = minimum(maximum(own, other) - minimum(own, other), most)
+        distance = minimum(upper_product(difference * up, factors_), whole)
+        weight = splat(np.uint16(SPACE[k])) * _square(whole - _square(distance))
+        weight = where_less(other, first_invalid, weight, nothing)
+        weight_a, weight_b = spread(weight)
+        other_a, other_b = spread(other)
+        weights, more_weights = weights + weight_a, more_weights + weight_b
+        sums, more_sums = sums + weight_a * other_a, more_sums + weight_b * other_b
+    store(out[0], 0, weights)
+    store(out[0], PIXELS // 2, more_weights)
+    store(out[1], 0, sums)
+    store(out[1], PIXELS // 2, more_sums)
+
+
+@kernel
+def _square(values: Any) -> Any:
+    """v^2 // 256 of values of at most 256, whose square is 0 in 16 bits."""
+    return (values * values >> splat(np.uint16(8))) + (values & splat(np.uint16(256)))
+
+
+@kernel
+def _divide(row: Any, sums: Any, out: Any) -> None:
     # A quotient of such numbers in float64 is never rounded up to a whole number.
     for x in range(out.shape[0]):
-        half = np.int32(weights[x] >> np.int32(1))
-        mean = np.int16(np.float64(np.int32(sums[x] + half)) / np.float64(weights[x]))
-        out[x] = mean if row[x] >= 0 else row[x]
+        weight = np.int32(sums[0, x])
+        mean = np.float64(np.int32(np.int32(sums[1, x]) + np.int32(weight >> np.int32(1)))
+                          ) / np.float64(weight)
+        out[x] = np.uint16(np.int32(mean)) if row[x] < np.uint16(32768) else row[x]

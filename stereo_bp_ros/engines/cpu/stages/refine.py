@@ -132,11 +132,11 @@ def _texture(grey: np.ndarray[Any, Any], config: ResolvedConfig,
 def _smooth(filled: np.ndarray[Any, Any], config: ResolvedConfig,
             scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """The bilateral filter, in place."""
-    factor = np.int32(quantisation.bilateral_factor(config))
-    weights, sums = (scratch[name].view(np.int32) for name in ('plane_a', 'plane_b'))
+    factors = bilateral.factors(quantisation.bilateral_factor(config))
+    values, smoothed = filled.view(np.uint16), scratch['smoothed'].view(np.uint16)
     for _ in range(config.bilateral_passes):
-        bilateral.along_rows(filled, factor, weights, sums, scratch['smoothed'])
-        bilateral.along_columns(scratch['smoothed'], factor, weights, sums, filled)
+        bilateral.along_rows(values, *factors, smoothed)
+        bilateral.along_columns(smoothed, *factors, values)
 
 
 @parallel_kernel

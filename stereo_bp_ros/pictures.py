@@ -28,6 +28,9 @@ ERROR_STEPS = (
 """Upper limit of the error in pixels and its colour, BGR, from blue (good) to red; safe for people
 who confuse red and green."""
 
+SHEET_ASPECT = 1.6
+"""Width / height that `comparison` aims at: that of a screen."""
+
 PAPER = (34, 31, 29)
 INK = (228, 226, 224)
 FONT = cv2.FONT_HERSHEY_SIMPLEX
@@ -247,6 +250,7 @@ def comparison(left: np.ndarray | RawImage, disparity: np.ndarray, valid: np.nda
     left:      mono8, mono16 or rgb8 H x W, or raw.
     disparity, valid, truth: as in `disparity_picture` and `error_picture`.
     low, high: range of the colours, pixels.
+    columns:   panels in a row; None: as many as bring the sheet closest to 16 : 10.
     confidence: as in `confidence_picture`; None: it is not shown.
     """
     panels = [(captions[0], grey_picture(left)),
@@ -259,7 +263,14 @@ def comparison(left: np.ndarray | RawImage, disparity: np.ndarray, valid: np.nda
         legends.append(error_bar(height))
     if confidence is not None:
         panels.append(('confidence, blue = 0 to yellow = 1', confidence_picture(confidence)))
-    return sheet(panels, columns, legends, title)
+    return sheet(panels, columns or _columns(len(panels), panels[0][1]), legends, title)
+
+
+def _columns(count: int, picture: np.ndarray) -> int:
+    """Panels in a row of so many of the size of a picture: wide ones are stacked."""
+    aspect = picture.shape[1] / picture.shape[0]
+    return min(range(1, count + 1), key=lambda columns: abs(math.log(
+        aspect * columns / -(-count // columns) / SHEET_ASPECT)))
 
 
 def _displayable(image: RawImage) -> np.ndarray:

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.files import parse_yaml
-from stereo_bp_ros.evaluation.files import MAX_SIDE, PathLike, read_text
+from stereo_bp_ros.files import MAX_SIDE, PathLike, read_text
 
 _log = logging.getLogger(__name__)
 
@@ -69,35 +68,19 @@ def find_calibration(folder: Path) -> Path | None:
     return None
 
 
-def read_calibration(path: PathLike, image: PathLike | None = None) -> Calibration:
-    """Read a calibration in any format, which its content tells.
+def read_projections(path: PathLike, image: PathLike | None = None) -> Projections:
+    """Read both projection matrices in any format, which the content of the file tells.
 
-    A file of one camera (P_left.txt, left.yaml) is read with that of the other one beside it.
-
-    :param image: the left image: of KITTI's four cameras its folder tells the pair. Without it,
-        or in another folder, a warning says which pair was taken.
-    :raises ValueError: no such file, no known format, raw cameras, or it is damaged.
+    :param path, image: as of ``Calibration.from_file``.
+    :raises ValueError: as ``Calibration.from_file``, unless the matrices make no pair.
     """
-    file = _File(path)
+    file = CalibrationFile(path)
     for mark, read in READERS.items():
         if re.search(mark, file.text, re.MULTILINE):
             found = read(file, image) if read is _read_kitti else read(file)
             if found is not None:
-                return make_calibration(path, *found)
+                return found
     raise file.error(f' is in no known format: it should have {FORMATS}')
-
-
-def make_calibration(path: PathLike, left: Sequence[float], right: Sequence[float],
-                     size: tuple[int, int] = (0, 0)) -> Calibration:
-    """The calibration of both projection matrices, row by row.
-
-    :param size: width and height of the images, pixels; 0 = unknown.
-    :raises ValueError: they make no pair; the sentence names the path.
-    """
-    try:
-        return Calibration.from_projections(left, right, size)
-    except ValueError as error:
-        raise ValueError(f'calibration {path}: {error}') from error
 
 
 def make_projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0.0,
@@ -121,7 +104,7 @@ def other_side(path: Path) -> Path:
     return path.with_name(start + other + end) if found else path
 
 
-class _File:
+class CalibrationFile:
     """A calibration file, whose errors name it."""
 
     def __init__(self, path: PathLike) -> None:
@@ -187,7 +170,7 @@ class _File:
         except ValueError as error:
             raise self.error(f': {error}') from error
 
-    def sides(self) -> tuple[_File, _File]:
+    def sides(self) -> tuple[CalibrationFile, CalibrationFile]:
         """This file and the one beside it: those of the left and of the right camera."""
         own = Path(self.path)
         other = other_side(own)
@@ -196,10 +179,11 @@ class _File:
                              'both files so, beside each other')
         if not other.is_file():
             raise self.error(f' is of one camera: put {other.name} of the other one beside it')
-        return (self, _File(other)) if 'left' in own.name else (_File(other), self)
+        beside = CalibrationFile(other)
+        return (self, beside) if 'left' in own.name else (beside, self)
 
 
-def _read_middlebury(file: _File) -> Projections:
+def _read_middlebury(file: CalibrationFile) -> Projections:
     """calib.txt of Middlebury since 2014 or ETH3D; its baseline is in millimetres."""
     lines = file.lines('=')
     left, right = (file.numbers(name, lines.get(name), 9) for name in ('cam0', 'cam1'))
@@ -210,7 +194,7 @@ def _read_middlebury(file: _File) -> Projections:
             file.size(size))
 
 
-def _read_driving_stereo(file: _File) -> Projections:
+def _read_driving_stereo(file: CalibrationFile) -> Projections:
     """DrivingStereo, whose cameras are 101 (left) and 103.
 
     The baseline is the length of T_103: the files of the half size keep P_rect_103[3] of the
@@ -223,7 +207,7 @@ def _read_driving_stereo(file: _File) -> Projections:
     return left, right, (0, 0)
 
 
-def _read_kitti(file: _File, image: PathLike | None) -> Projections:
+def _read_kitti(file: CalibrationFile, image: PathLike | None) -> Projections:
     """KITTI: lines are 'P0: ...' or, as in calib_cam_to_cam, 'P_rect_00: ...'."""
     lines = file.lines(':')
     pairs = [cameras for cameras in (GREY_CAMERAS, COLOUR_CAMERAS)
@@ -234,7 +218,7 @@ def _read_kitti(file: _File, image: PathLike | None) -> Projections:
         f'P{camera}', lines.get(f'P_rect_0{camera}')), 12) for camera in cameras)
     found = left, right, file.size(lines.get(f'S_rect_0{cameras[0]}'))
     if not told and len(pairs) > 1:
-        baseline_m = make_calibration(file.path, *found).baseline_m
+        baseline_m = left[3] / (left[0] or math.nan) - right[3] / (right[0] or math.nan)
         _warn_once(f'calibration {file.path} has four cameras: 0 and 1 (grey) were taken, with a '
                    f'baseline of {baseline_m:.4f} m. Images of 2 and 3 (colour) need to lie in '
                    'folders named image_2 and image_3, or image_02 and image_03')
@@ -256,7 +240,7 @@ def _warn_once(text: str) -> None:
     _log.warning(text)
 
 
-def _read_virtual_kitti(file: _File) -> Projections:
+def _read_virtual_kitti(file: CalibrationFile) -> Projections:
     """intrinsic.txt of Virtual KITTI 2: frame, camera, fx, fy, cx, cy a line, all frames alike."""
     for words in map(str.split, file.text.splitlines()[1:]):
         if len(words) == 6 and words[1] == '0':
@@ -265,13 +249,13 @@ def _read_virtual_kitti(file: _File) -> Projections:
     raise file.error(' has no line with 6 numbers of camera 0')
 
 
-def _read_projections(file: _File) -> Projections:
+def _read_projections(file: CalibrationFile) -> Projections:
     """P_left.txt and P_right.txt: 12 numbers each."""
     left, right = (one.numbers('P', one.text, 12) for one in file.sides())
     return left, right, (0, 0)
 
 
-def _reject(file: _File) -> Projections:
+def _reject(file: CalibrationFile) -> Projections:
     if file.text.startswith('<'):
         raise file.error(' is XML: write it as YAML, as cv2.FileStorage does for a name that ends '
                          'in .yaml')
@@ -279,7 +263,7 @@ def _reject(file: _File) -> Projections:
                            'cameras in several resolutions')
 
 
-def _read_yaml(file: _File) -> Projections | None:
+def _read_yaml(file: CalibrationFile) -> Projections | None:
     """By the names in it; None: they are of no known format."""
     content = file.yaml()
     if not isinstance(content, dict):
@@ -298,15 +282,19 @@ def _read_yaml(file: _File) -> Projections | None:
     for keys in PROJECTION_KEYS:
         if all(content.get(key) is not None for key in keys):
             left, right = (file.matrix(key, content[key], 3) for key in keys)
-            return left, right, _size_in(file, content)
+            return left, right, size_in(file, content)
     if content.get('Q') is not None:
-        return _projections_of_q(file, file.matrix('Q', content['Q'], 4), _size_in(file, content))
+        try:
+            left, right = projections_of_q(file.matrix('Q', content['Q'], 4))
+        except ValueError as error:
+            raise file.error(f': {error}') from error
+        return left, right, size_in(file, content)
     if 'Q' in content or '!!opencv-matrix' in file.text:
         raise file.error(' has neither P1 and P2 nor Q: write what cv2.stereoRectify returns')
     return None
 
 
-def _read_camera_infos(files: Sequence[_File], infos: Sequence[Any]) -> Projections:
+def _read_camera_infos(files: Sequence[CalibrationFile], infos: Sequence[Any]) -> Projections:
     """Images are taken as rectified: distortion, K and R do not matter."""
     projections, sizes = [], []
     for file, info in zip(files, infos, strict=True):
@@ -315,24 +303,30 @@ def _read_camera_infos(files: Sequence[_File], infos: Sequence[Any]) -> Projecti
         if key is None:
             raise file.error(' has no projection_matrix with data')
         projections.append(file.matrix(key, info[key], 3))
-        sizes.append(_size_in(file, info))
+        sizes.append(size_in(file, info))
     if sizes[0] != sizes[1]:
         raise files[0].error(f' and {files[1].path} are of images of different sizes: '
                              '{} x {} and {} x {}'.format(*sizes[0], *sizes[1]))
     return projections[0], projections[1], sizes[0]
 
 
-def _projections_of_q(file: _File, q: list[float], size: tuple[int, int]) -> Projections:
-    """Projections of which cv2.stereoRectify makes this Q."""
+def projections_of_q(q: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Projections of which ``cv2.stereoRectify`` makes this Q, 16 numbers row by row.
+
+    :raises ValueError: it has no baseline or no rows.
+    """
     if q[14] == 0:
-        raise file.error(': Q[3][2] is 0, which is 1 / baseline')
+        raise ValueError('Q[3][2] is 0, which is 1 / baseline')
+    if q[5] == 0:
+        raise ValueError('Q[1][1] is 0, which is 1, or focal length / vertical focal length')
     # Q[3] is (0, 0, -1 / Tx, (cx - cx') / Tx).
     baseline, shift = 1 / q[14], -q[15] / q[14]
-    return (make_projection(q[11], -q[3], -q[7]),
-            make_projection(q[11], -q[3] - shift, -q[7], baseline), size)
+    cy, focal_y_px = -q[7] / q[5], q[11] / q[5]
+    return (make_projection(q[11], -q[3], cy, 0.0, focal_y_px),
+            make_projection(q[11], -q[3] - shift, cy, baseline, focal_y_px))
 
 
-def _size_in(file: _File, content: Mapping[str, Any]) -> tuple[int, int]:
+def size_in(file: CalibrationFile, content: Mapping[str, Any]) -> tuple[int, int]:
     """Width and height of the images that a YAML file speaks of; (0, 0) = it does not say."""
     for keys in (('image_width', 'image_height'), ('width', 'height')):
         if all(content.get(key) is not None for key in keys):
@@ -354,13 +348,14 @@ class _Camera(NamedTuple):
     size: tuple[int, int]
 
 
-def _camera(file: _File, about: Mapping[str, Any], distortion: str, pose: np.ndarray) -> _Camera:
+def _camera(file: CalibrationFile, about: Mapping[str, Any], distortion: str, pose: np.ndarray
+            ) -> _Camera:
     return _Camera(np.array(file.numbers('intrinsics', about['intrinsics'], 4)),
                    file.numbers(distortion, about.get(distortion, [])), pose,
                    file.size(about.get('resolution')))
 
 
-def _read_raw_cameras(file: _File, content: Mapping[str, Any]) -> Projections | None:
+def _read_raw_cameras(file: CalibrationFile, content: Mapping[str, Any]) -> Projections | None:
     if 'cameraData' in content or 'stereoRectificationData' in content:
         raise file.raw_cameras('is that of an OAK (DepthAI), which describes raw cameras')
     try:
@@ -375,7 +370,7 @@ def _read_raw_cameras(file: _File, content: Mapping[str, Any]) -> Projections | 
     return None
 
 
-def _read_kalibr(file: _File, content: Mapping[str, Any]) -> tuple[_Camera, _Camera]:
+def _read_kalibr(file: CalibrationFile, content: Mapping[str, Any]) -> tuple[_Camera, _Camera]:
     cameras = [content['cam0'], content.get('cam1')]
     if not isinstance(cameras[1], dict):
         raise file.error(' is a camchain of kalibr with one camera: a pair has cam0 and cam1')
@@ -389,11 +384,11 @@ def _read_kalibr(file: _File, content: Mapping[str, Any]) -> tuple[_Camera, _Cam
     return left, right
 
 
-def _read_euroc(file: _File) -> tuple[_Camera, _Camera]:
+def _read_euroc(file: CalibrationFile) -> tuple[_Camera, _Camera]:
     """Files of both cameras: cam0/sensor.yaml and cam1/sensor.yaml."""
     cameras = []
     for name in ('cam0', 'cam1'):
-        own = _File(Path(file.path).absolute().parent.parent / name / 'sensor.yaml')
+        own = CalibrationFile(Path(file.path).absolute().parent.parent / name / 'sensor.yaml')
         content = own.yaml()
         if not isinstance(content, dict):
             raise own.error(' is not a table of a camera')
@@ -402,7 +397,7 @@ def _read_euroc(file: _File) -> tuple[_Camera, _Camera]:
     return cameras[0], cameras[1]
 
 
-def _read_orb_slam(file: _File, content: Mapping[str, Any]) -> tuple[_Camera, _Camera]:
+def _read_orb_slam(file: CalibrationFile, content: Mapping[str, Any]) -> tuple[_Camera, _Camera]:
     """ORB-SLAM takes rectified stereo images, whose baseline is Camera.bf / Camera.fx."""
     *intrinsics, bf = file.numbers('the camera', [
         content[f'Camera.{name}'] for name in ('fx', 'fy', 'cx', 'cy', 'bf')])
@@ -416,7 +411,7 @@ def _read_orb_slam(file: _File, content: Mapping[str, Any]) -> tuple[_Camera, _C
     return left, left._replace(pose=pose)
 
 
-def _parallel(file: _File, kind: str, left: _Camera, right: _Camera) -> Projections:
+def _parallel(file: CalibrationFile, kind: str, left: _Camera, right: _Camera) -> Projections:
     """Projections of cameras that are parallel, along the rows and without distortion."""
     pose = right.pose @ np.linalg.inv(left.pose)
     if left.size != right.size:

@@ -93,10 +93,14 @@ def write_image(path: PathLike, image: np.ndarray) -> None:
                          f'format for an array {image.shape} of {image.dtype}') from error
     if not done:
         raise ValueError(f'image {path} cannot be encoded as {suffix}')
-    _write(path, data.tobytes())
+    write_bytes(path, data.tobytes())
 
 
-def _write(path: PathLike, data: bytes) -> None:
+def write_bytes(path: PathLike, data: bytes) -> None:
+    """Write a file whole, or not at all.
+
+    :raises ValueError: it cannot be written.
+    """
     try:
         with open(path, 'wb') as file:
             try:
@@ -150,7 +154,7 @@ def write_pfm(path: PathLike, disparity: np.ndarray) -> None:
         raise ValueError(f'PFM file {path}: shape {disparity.shape} is not H x W')
     height, width = disparity.shape
     body = np.ascontiguousarray(disparity[::-1], dtype='<f4').tobytes()
-    _write(path, b'Pf\n%d %d\n-1.0\n' % (width, height) + body)
+    write_bytes(path, b'Pf\n%d %d\n-1.0\n' % (width, height) + body)
 
 
 def read_disparity_png(path: PathLike, scale: float | None = None) -> np.ndarray:
@@ -209,4 +213,4 @@ def write_disparity_png(path: PathLike, disparity: np.ndarray) -> None:
     done, data = cv2.imencode('.png', np.where(known, np.maximum(levels, 1), 0).astype(np.uint16))
     if not done:
         raise ValueError(f'disparity image {path} cannot be encoded as PNG')
-    _write(path, data.tobytes())
+    write_bytes(path, data.tobytes())

@@ -1,0 +1,40 @@
+"""A frame in flight."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Generator
+from typing import Any
+
+from stereo_bp_ros.types import DisparityFrame
+
+
+class Pending:
+    """A frame in flight: a result that is or will be there. ``await`` it, or call ``result``.
+
+    Whoever stops waiting, by ``timeout`` or a cancelled task, leaves the frame in flight.
+    """
+
+    def __init__(self, future: concurrent.futures.Future[DisparityFrame]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether ``result`` would return at once."""
+        return self._future.done()
+
+    def result(self, timeout: float | None = None) -> DisparityFrame:
+        """Wait for the frame, at most ``timeout`` seconds.
+
+        :raises TimeoutError: the frame is not there yet.
+        :raises StereoError: what computing it raised.
+        """
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.TimeoutError as error:
+            if self._future.done():     # just now, or by a TimeoutError of its own
+                return self._future.result()
+            raise TimeoutError(f'no result within {timeout} s') from error
+
+    def __await__(self) -> Generator[Any, None, DisparityFrame]:
+        import asyncio  # not above: few need it
+        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()

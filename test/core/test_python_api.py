@@ -1,0 +1,187 @@
+"""What makes the Python API short to use: presets by name, reprs, colours, clouds and files."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import cv2
+import numpy as np
+import pytest
+
+import stereo_bp_ros
+from stereo_bp_ros import (
+    Calibration,
+    ConfigError,
+    InputError,
+    MatcherConfig,
+    StereoError,
+    StereoMatcher,
+    files,
+)
+from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.output_files import ENDINGS
+from stereo_bp_ros.types import OUTPUTS
+
+SMALL = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'backend': 'cpu'}
+CALIBRATION = Calibration(100.0, 0.5, 32.0, 30.0, 16.0)
+
+
+@pytest.fixture
+def frame(textured_pair):
+    with StereoMatcher(**SMALL) as matcher:
+        return matcher.compute(*textured_pair(64, 32, 5), calibration=CALIBRATION,
+                               outputs=tuple(OUTPUTS))
+
+
+def test_a_matcher_takes_a_preset_by_its_name_and_settings():
+    named = [StereoMatcher('sad_fast', 'cpu', disparity_range=32),
+             StereoMatcher(preset='sad_fast', backend='cpu', disparity_range=32),
+             StereoMatcher(MatcherConfig.preset('sad_fast', backend='cpu'), disparity_range=32)]
+    wanted = MatcherConfig.preset('sad_fast', backend='cpu', disparity_range=32)
+    assert [matcher.config for matcher in named] == [wanted] * 3
+    assert StereoMatcher(backend='cpu').config == MatcherConfig(backend='cpu')
+    with pytest.raises(ConfigError, match='give one of the two'):
+        StereoMatcher('sad_fast', preset='road')
+
+
+@pytest.mark.parametrize(('call', 'words'), [
+    (lambda: StereoMatcher('raod'), 'did you mean road'),
+    (lambda: StereoMatcher(preset='indor'), 'did you mean indoor'),
+    (lambda: StereoMatcher(disparty_range=3), 'did you mean disparity_range'),
+    (lambda: MatcherConfig(disparty_range=3), 'did you mean disparity_range'),
+    (lambda: MatcherConfig().replace(levls=3), 'did you mean levels'),
+    (lambda: NodeConfig(queue_siz=3), 'did you mean queue_size'),
+    (lambda: StereoMatcher(concurrent='queue'), 'one of raise, wait')])
+def test_unknown_names_suggest_the_closest(call, words):
+    with pytest.raises(ConfigError, match=words):
+        call()
+
+
+def test_an_unknown_output_suggests_the_closest(textured_pair, frame):
+    with StereoMatcher(**SMALL) as matcher, pytest.raises(StereoError, match='mean confidence'):
+        matcher.compute(*textured_pair(64, 32, 5), outputs=('confidance',))
+    with pytest.raises(StereoError, match='did you mean depth'):
+        frame.save('depth.npy', 'dept')
+
+
+def test_reprs_are_short_and_say_what_differs():
+    config = MatcherConfig(disparity_range=32, subpixel=False)
+    assert repr(config) == 'MatcherConfig(disparity_range=32, subpixel=False)'
+    assert eval(repr(config), vars(stereo_bp_ros)) == config
+    with StereoMatcher(backend='cpu', levels=3) as matcher:
+        assert repr(matcher) == "StereoMatcher(MatcherConfig(levels=3, backend='cpu')) on cpu"
+
+
+def test_help_tells_every_setting_with_default_meaning_and_limits():
+    for kind in (MatcherConfig, NodeConfig):
+        text = ' '.join(kind.__doc__.split())
+        for name, setting in kind.settings().items():
+            meaning = ' '.join(setting.meaning.split())
+            assert f'* ``{name}`` = {setting.default!r}: {meaning}' in text
+    assert 'a whole number from 2 to 512 pixels' in text or kind is NodeConfig
+
+
+def test_a_frame_says_what_it_holds_and_shows_itself_in_a_notebook(frame):
+    assert re.fullmatch(
+        r'DisparityFrame\(64 x 32 pixels, disparities -2 to 13 px, \d+\.\d % valid; disparity, '
+        r'.*points; \d+\.\d ms \(cpu\)\)', repr(frame)), repr(frame)
+    page = frame._repr_html_()
+    assert 'src="data:image/' in page
+    assert re.search(r'depth \d+\.\d\d to \d+\.\d\d m', page)
+    assert len(page) < 500_000
+
+
+def test_colour_images_of_opencv_are_right_with_bgr8(textured_pair):
+    grey = textured_pair(64, 32, 5)
+    bgr = [np.stack([image, image // 2, image // 3], -1) for image in grey]
+    with StereoMatcher(**SMALL) as matcher:
+        wanted = matcher.compute(*(image[:, :, ::-1].copy() for image in bgr)).disparity
+        as_opencv = matcher.compute(*bgr, encoding='bgr8').disparity
+        assert np.array_equal(as_opencv, wanted)
+        assert np.array_equal(matcher.submit(*bgr, encoding='bgr8').result().disparity, wanted)
+        alpha = [np.dstack([image[:, :, ::-1], image[:, :, :1]]) for image in bgr]
+        assert np.array_equal(matcher.compute(*alpha).disparity, wanted)
+        assert not np.array_equal(matcher.compute(*bgr).disparity, wanted)
+        with pytest.raises(InputError, match='bgr8 needs'):
+            matcher.compute(*grey, encoding='bgr8')
+
+
+def test_a_point_cloud_has_the_valid_points_and_their_colours(frame):
+    cloud = frame.point_cloud()
+    known = np.isfinite(frame.points[..., 2])
+    assert cloud.xyz.shape == cloud.rgb.shape == (known.sum(), 3)
+    assert np.array_equal(cloud.xyz, frame.points[known][:, :3])
+    bits = frame.points[..., 3].view(np.uint32)[known]
+    assert np.array_equal(cloud.rgb @ np.array([1 << 16, 1 << 8, 1]), bits)
+    assert len(set(cloud.rgb[:, 0].tolist())) > 10
+
+
+def test_every_output_that_is_told_can_be_saved(frame, tmp_path):
+    assert ENDINGS.keys() == OUTPUTS.keys()
+    for output, endings in ENDINGS.items():
+        for ending in endings:
+            path = tmp_path / f'{output}{ending}'
+            frame.save(path, output)
+            assert path.stat().st_size > 0
+    disparity = np.where(frame.valid, frame.disparity, np.nan)
+    assert np.array_equal(np.load(tmp_path / 'disparity.npy'), disparity, equal_nan=True)
+    tiff = cv2.imread(str(tmp_path / 'disparity.tiff'), cv2.IMREAD_UNCHANGED)
+    assert np.array_equal(tiff, disparity, equal_nan=True)
+    assert np.array_equal(files.read_pfm(tmp_path / 'disparity.pfm'),
+                          np.where(frame.valid, disparity, np.inf))
+    depth = cv2.imread(str(tmp_path / 'depth.png'), cv2.IMREAD_UNCHANGED)
+    assert depth.dtype == np.uint16
+    assert np.array_equal(depth, frame.depth_mm)
+    confidence = cv2.imread(str(tmp_path / 'confidence.png'), cv2.IMREAD_UNCHANGED) / 65535
+    assert np.abs(confidence - frame.confidence).max() < 1e-5
+
+
+def test_clouds_are_binary_with_colours(frame, tmp_path):
+    xyz, rgb = frame.point_cloud()
+    frame.save(tmp_path / 'cloud.ply')
+    header, _, body = (tmp_path / 'cloud.ply').read_bytes().partition(b'end_header\n')
+    assert header.startswith(b'ply\nformat binary_little_endian 1.0\n')
+    assert b'element vertex %d\n' % len(xyz) in header
+    read = np.frombuffer(body, [('xyz', '<f4', 3), ('rgb', 'u1', 3)])
+    assert np.array_equal(read['xyz'], xyz)
+    assert np.array_equal(read['rgb'], rgb)
+    frame.save(tmp_path / 'cloud.pcd')
+    header, _, body = (tmp_path / 'cloud.pcd').read_bytes().partition(b'DATA binary\n')
+    assert b'POINTS %d\n' % len(xyz) in header
+    read = np.frombuffer(body, [('xyz', '<f4', 3), ('bgr', 'u1', 4)])
+    assert np.array_equal(read['xyz'], xyz)
+    assert np.array_equal(read['bgr'][:, 2::-1], rgb)
+
+
+def test_a_file_of_another_ending_or_output_is_rejected_in_a_sentence(frame, tmp_path,
+                                                                     textured_pair):
+    with pytest.raises(ValueError, match=r'a file of disparity must end in .pfm, .png, .*npy'):
+        frame.save(tmp_path / 'disparity.jpg')
+    with pytest.raises(ValueError, match=r'a file of points must end in .ply or .pcd'):
+        frame.save(tmp_path / 'cloud.npy', 'points')
+    with StereoMatcher(**SMALL) as matcher:
+        bare = matcher.compute(*textured_pair(64, 32, 5))
+    for call in (bare.point_cloud, lambda: bare.save(tmp_path / 'cloud.ply')):
+        with pytest.raises(ValueError, match='without the points output'):
+            call()
+
+
+def test_a_pending_frame_can_be_awaited_and_a_cancelled_wait_leaves_it(textured_pair):
+    pair = textured_pair(64, 32, 5)
+
+    async def both(matcher: StereoMatcher):
+        first, second = matcher.submit(*pair), matcher.submit(*pair)
+        task = asyncio.ensure_future(_wait(second))
+        await asyncio.sleep(0)
+        task.cancel()
+        return await first, await second
+
+    with StereoMatcher(**SMALL) as matcher:
+        frames = asyncio.run(both(matcher))
+        assert np.array_equal(frames[0].disparity, frames[1].disparity)
+        assert np.array_equal(frames[0].disparity, matcher.compute(*pair).disparity)
+
+
+async def _wait(pending):
+    return await pending
