@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
-    parser.epilog = shared.score_keys()
+    parser.epilog = f'{parser.epilog}\n\n{shared.score_keys()}'
 
 
 def run(options: argparse.Namespace) -> int:
