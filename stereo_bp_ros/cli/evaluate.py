@@ -144,7 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--json-lines', action='store_true',
                         help='with --scenario: print one line of JSON a condition, and one of '
                              'all')
-    parser.epilog = shared.score_keys()
+    parser.epilog = f'{parser.epilog}\n\n{shared.score_keys()}'
 
 
 def run(options: argparse.Namespace) -> int:

@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
     viewer.add_options(parser)
-    parser.epilog = shared.score_keys()
+    parser.epilog = f'{parser.epilog}\n\n{shared.score_keys()}'
 
 
 def run(options: argparse.Namespace) -> int:
