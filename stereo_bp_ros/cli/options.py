@@ -60,6 +60,8 @@ REMEDIES = {
     'distributed': "pip install distributed, or the extra 'scale' of this package",
     'cryptography': "pip install cryptography, or the extra 'scale' of this package",
     'optuna': "pip install optuna, or the extra 'search' of this package",
+    'rerun': "pip install rerun-sdk, or the extra 'view' of this package (Python 3.11 and NumPy 2 "
+             'or later; an environment of its own will do)',
     'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",
 }
 

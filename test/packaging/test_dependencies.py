@@ -22,7 +22,7 @@ TOOLS = {'workspace', 'test', 'docs'}
 
 #: Packages whose module has another name than they have.
 MODULES = {'opencv-python-headless': 'cv2', 'PyYAML': 'yaml', 'nvidia-ml-py': 'pynvml',
-           'cupy-cuda12x': 'cupy', 'cupy-cuda13x': 'cupy'}
+           'cupy-cuda12x': 'cupy', 'rerun-sdk': 'rerun', 'cupy-cuda13x': 'cupy'}
 
 #: Nothing imports these: what builds, a library that is loaded by its file, the middleware, and
 #: what Dask makes its keys with.
