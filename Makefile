@@ -110,13 +110,13 @@ $(VENV)/.docs: $(VENV)/bin/python setup.py $(CONSTRAINTS)
 
 # The package itself is installed editable, so that tests run on the sources.
 $(VENV)/.demo: $(VENV)/bin/python setup.py $(CONSTRAINTS)
-	@echo 'Installing ROS 2, Numba, OpenCV and colcon into $(VENV) ...'
+	@echo 'Installing ROS 2, Numba, OpenCV, Rerun and colcon into $(VENV) ...'
 	$(PIP) 'setuptools==79.0.1' wheel
-	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,workspace]'
+	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,view,workspace]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,scale,search,workspace,test]'
+	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,scale,search,view,workspace,test]'
 	touch $@
 
 $(WORKSPACE)/.built: $(VENV)/.demo $(SOURCES)

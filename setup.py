@@ -17,6 +17,7 @@ CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
 EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3']
 SCALE = ['distributed>=2024.8', 'cryptography>=42']
 SEARCH = ['optuna>=5']
+VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 
 
 def ros_wheels(distribution, rclpy, fastrtps, messages):
@@ -66,6 +67,7 @@ setup(
         'evaluation': EVALUATION,
         'scale': SCALE,
         'search': SEARCH,
+        'view': VIEW,
         'ros': ros_wheels('kilted', '9.1.2', '9.3.3', '5.5.1'),
         'ros-jazzy': ros_wheels('jazzy', '7.1.6', '8.4.3', '5.3.6'),
         'workspace': WORKSPACE,

@@ -50,9 +50,9 @@ class OpenCvStereoMatcher:
 
     getMinDisparity, getNumDisparities, getSpeckleWindowSize, getSpeckleRange, getDisp12MaxDiff,
     getUniquenessRatio, getTextureThreshold, getPreFilterCap, and getBlockSize where
-    ``stereo_algorithm`` is sad; setters by the same names. They have the values of the settings,
-    which the next ``compute`` matches with. Other names raise an AttributeError that says what to
-    set instead.
+    ``stereo_algorithm`` is sad; setters by the same names. They have the values of the settings (a
+    speckle range in pixels, as StereoSGBM), which the next ``compute`` matches with. Other names
+    raise an AttributeError that says what to set instead.
 
     Functions of OpenCV that are written in C++ take no class of Python:
     ``cv2.ximgproc.createRightMatcher`` does not. The setting ``reference_image`` right gives the

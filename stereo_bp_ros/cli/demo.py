@@ -16,9 +16,11 @@ from __future__ import annotations
 import argparse
 import logging
 import pathlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.config import Value
@@ -27,6 +29,7 @@ from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
 if TYPE_CHECKING:
     from stereo_bp_ros.cli import run_report
+    from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'render a road sequence, replay it through the node, report'
 NEEDS = ('rclpy', 'rosbags')
@@ -65,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto',
                         help='what computes (default: auto)')
     shared.add_json_option(parser)
+    viewer.add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,15 +84,22 @@ def run(options: argparse.Namespace) -> int:
             _log.warning(warning)
     shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [source])
-    return run_report.finish(
-        options.output, [_perform(options, *one) for one in RUNS],
-        title='Stereo matching on ROS 2', as_json=options.json,
-        lead='A sequence of stereo pairs was replayed over DDS to the node, which ran as a '
-        'process of its own.')
+    if not options.save and not shared.missing(('rerun',)):
+        options.save = options.output / 'demo.rrd'
+    with viewer.opened(options) as sink:
+        status = run_report.finish(
+            options.output, [_perform(options, sink, *one) for one in RUNS],
+            title='Stereo matching on ROS 2', as_json=options.json,
+            lead='A sequence of stereo pairs was replayed over DDS to the node, which ran as a '
+            'process of its own.')
+        if options.save:
+            shared.say(f'See it: stereo_bp view {options.save} --web 9090, or in a window '
+                        'without --web', file=sys.stderr)
+    return status
 
 
-def _perform(options: argparse.Namespace, name: str, title: str, preset: str,
-             size: tuple[int, int], disparities: int, rate_hz: float, frames: int
+def _perform(options: argparse.Namespace, sink: Sink | None, name: str, title: str,
+             preset: str, size: tuple[int, int], disparities: int, rate_hz: float, frames: int
              ) -> run_report.RecordedRun:
     """One run of ``RUNS``, on its rendered street or on the recording of the user."""
     from stereo_bp_ros.cli import replay_recorded
@@ -122,6 +133,6 @@ def _perform(options: argparse.Namespace, name: str, title: str, preset: str,
     topics = shared.chosen_topics(options)
     recorded = replay_recorded.record_run(
         name, one, Sources((one,), topics), topics, folder, play, ('--rate', str(options.rate)),
-        least_published=min_published)
+        least_published=min_published, sink=sink)
     recorded.settings = settings
     return recorded

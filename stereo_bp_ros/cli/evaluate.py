@@ -27,6 +27,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import pathlib
@@ -43,6 +44,7 @@ from stereo_bp_ros.cli import (
     evaluate_scale,
     evaluate_scenario,
     evaluate_sweep,
+    viewer,
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
@@ -55,11 +57,12 @@ from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Results, Totals, totals_of
-from stereo_bp_ros.evaluation.runs import Method, examine_inputs
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation.recording import Recording
+    from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
 NEEDS = ()
@@ -137,10 +140,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
+    viewer.add_options(parser)
     parser.add_argument('--json-lines', action='store_true',
                         help='with --scenario: print one line of JSON a condition, and one of '
                              'all')
-    parser.epilog = shared.score_keys()
+    parser.epilog = f'{parser.epilog}\n\n{shared.score_keys()}'
 
 
 def run(options: argparse.Namespace) -> int:
@@ -149,6 +153,14 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.compare:
         return evaluate_compare.run(options)
+    if viewer.is_wanted(options) and (options.sweep or options.workers or options.scheduler):
+        raise ValueError('--view, --web and --save exclude --sweep, --workers and --scheduler: '
+                         'pictures do not travel')
+    with viewer.opened(options) as sink:
+        return _evaluate(options, sink)
+
+
+def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     scenario = evaluate_scenario.choose(options) if options.scenario else None
     if not options.paths and scenario is None:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
@@ -189,7 +201,9 @@ def run(options: argparse.Namespace) -> int:
     stopped: BaseException | None = None
     with (recording or contextlib.nullcontext(),
           evaluate_scale.start(options, configs, names, method, sources,
-                               recording.collect if recording else None) as (found, run_),
+                               [*([recording.collect] if recording else []),
+                                *([functools.partial(_show, sink)] if sink else [])]
+                               ) as (found, run_),
           shared.progress_bar() as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
         shared.say_preset(options)
@@ -262,6 +276,16 @@ def _recording(options: argparse.Namespace) -> Recording | None:
     shared.require('rosbags')
     from stereo_bp_ros.evaluation.recording import Recording
     return Recording(options.mcap)
+
+
+def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> None:
+    """What every matcher made of a pair."""
+    pair, frame = matched.pair, matched.frame
+    sink.judged(place, pair.left, matched.maps, low=frame.min_disparity, high=frame.max_disparity,
+                truth=pair.truth, confidence=evaluation.confidence(matched),
+                stamp_ns=pair.stamp_ns, latency_ms={
+                    name: {**one.stages_ms, 'total': one.times_ms[-1]}
+                    for name, one in matched.result.matchers.items()})
 
 
 def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:

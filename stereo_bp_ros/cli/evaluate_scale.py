@@ -28,13 +28,13 @@ TOLD_EVERY_S = 30.0
 class InProcess:
     """An evaluation in this process, with the attributes of ``scale.Cluster``."""
 
-    def __init__(self, evaluation: Evaluation, showing: Showing | None, recorded: Collect | None
-                 ) -> None:
+    def __init__(self, evaluation: Evaluation, showing: Showing | None,
+                 collectors: Sequence[Collect]) -> None:
         self.skipped: list[Skipped] = []
         self.collected = showing
         self._evaluation = evaluation
         self._collectors: list[Collect] = [
-            *([showing.collect] if showing else []), *([recorded] if recorded else [])]
+            *([showing.collect] if showing else []), *collectors]
 
     @property
     def backend(self) -> str:
@@ -77,13 +77,14 @@ def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherCo
 @contextlib.contextmanager
 def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
           names: Sequence[str], method: Method, sources: Sources,
-          recorded: Collect | None = None) -> Iterator[tuple[Iterator[Result], Any]]:
+          collectors: Sequence[Collect] = ()) -> Iterator[tuple[Iterator[Result], Any]]:
     """Results of an evaluation where the command line wants it, and what computes them.
 
     That has ``backend``, ``devices`` and ``skipped`` once there is a result, and ``collected``:
     what a page shows of the frames so far; None without ``--output``.
 
-    :param recorded: is handed every pair, its place and who has judged it; in this process alone.
+    :param collectors: are handed every pair, its place and who has judged it; in this process
+        alone.
     :raises StereoError: there is no cluster.
     """
     showing = Showing(sources.count) if options.output else None
@@ -92,7 +93,7 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
     if options.workers <= 1 and not options.scheduler:
         with (Evaluation(configs, names, method) as evaluation,
               contextlib.closing(sources.unread()) as pairs):
-            here = InProcess(evaluation, showing, recorded)
+            here = InProcess(evaluation, showing, collectors)
             yield here.judge(pairs, method.skip_unreadable), here
         return
     shared.require('distributed', *(['cryptography'] if options.workers else []))

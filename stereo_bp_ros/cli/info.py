@@ -3,12 +3,14 @@
   stereo_bp info
   stereo_bp info --size 1280x720 --set disparity_range=128
   stereo_bp info --settings
+  stereo_bp info --preset road --diff road_fast
   stereo_bp info --warm-up road --size 1280x720
 """
 
 from __future__ import annotations
 
 import argparse
+import operator
 import time
 from typing import Any
 
@@ -25,11 +27,16 @@ NEEDS = ()
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--size', metavar='WxH', help='image size in pixels, e.g. 1280x720')
+    parser.add_argument('--arrays', action='store_true',
+                        help='with --size: print every array, too')
     parser.add_argument('--disparities', type=shared.whole(2, 512), metavar='D',
                         help='short for --set disparity_range=D')
     parser.add_argument('--settings', action='store_true', dest='reference',
                         help='print the reference table of all settings '
                              '(docs/reference/parameters.md)')
+    parser.add_argument('--diff', nargs='?', const=NONE, metavar='PRESET',
+                        help='print only the settings that --preset and --set change in those of '
+                             'another preset (default: none, their own defaults)')
     parser.add_argument('--warm-up', action='append', metavar='PRESET',
                         help='compile all that a preset runs, and keep it for later processes; '
                              'may be given several times, on CUDA with --size')
@@ -50,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     if options.disparities is not None:
         values['disparity_range'] = options.disparities
     config = MatcherConfig.from_mapping(values)
+    if options.diff is not None:
+        return _print_differences(options, config)
     report: dict[str, Any] = {'versions': versions(), 'machine': machine(),
                               'backend': _backend(config),
                               'preset': options.why_preset or options.preset or NONE,
@@ -66,16 +75,34 @@ def run(options: argparse.Namespace) -> int:
                            'preset': report['preset']}.items()], is_text=True)
     if 'memory' in report:
         memory = report['memory']
-        rows = [(a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],
-                 f'{a["bytes"] / 2**20:.2f}') for a in memory['arrays']]
-        rows.append(('total', '', '', f'{memory["total_bytes"] / 2**20:.2f}'))
-        rows.append(('AI 2009 bound, (5 + 10 D) W H values of 4 bytes', '', '',
-                     f'{memory["paper_bound_bytes"] / 2**20:.2f}'))
-        rows.append(('allowed', '', '', f'{memory["allowed_bytes"] / 2**20:.2f}'))
-        shared.print_table(f'Memory for {options.size}, {config.disparity_range} disparities',
-                           ('array', 'shape', 'type', 'MiB'), rows)
+        shared.print_table(
+            f'Memory for {options.size}, {config.disparity_range} disparities', ('', 'MiB'),
+            [(name, f'{memory[key] / 2**20:.2f}') for name, key in (
+                ('total', 'total_bytes'), ('allowed', 'allowed_bytes'),
+                ('AI 2009 bound, (5 + 10 D) W H values of 4 bytes', 'paper_bound_bytes'))])
+        if options.arrays:
+            shared.print_table('Arrays', ('array', 'shape', 'type', 'MiB'), [
+                (a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],
+                 f'{a["bytes"] / 2**20:.2f}') for a in memory['arrays']])
         shared.say(*_partitions_text(memory['partitions']).split('\n'))
         shared.say(f'Tuning (stereo_bp tune): {memory["tuning"]}.')
+    return 0
+
+
+def _print_differences(options: argparse.Namespace, config: MatcherConfig) -> int:
+    """The settings in which a configuration and a preset differ."""
+    other = MatcherConfig.preset(options.diff)
+    own = options.preset or NONE
+    changed = {name: [str(operator.attrgetter(name)(one)) for one in (config, other)]
+               for name in config.differences(other)}
+    if options.json:
+        shared.print_json({'preset': own, 'other': options.diff, 'settings': {
+            name: dict(zip(('preset', 'other'), values, strict=True))
+            for name, values in changed.items()}})
+    else:
+        shared.print_table(f'{len(changed)} settings of {own} differ from those of {options.diff}',
+                           ('setting', own, options.diff),
+                           [(name, *values) for name, values in changed.items()], is_text=True)
     return 0
 
 

@@ -21,7 +21,7 @@ from stereo_bp_ros.errors import StereoError, visible
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo', 'render',
+VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'info', 'demo', 'render',
          'sensitivity', 'calibrate-check')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.

@@ -22,7 +22,7 @@ import pathlib
 import statistics
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -30,6 +30,7 @@ import numpy as np
 from stereo_bp_ros import checks, files, geometry, output_files, pictures
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
@@ -41,6 +42,9 @@ from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.rectification import Rectification, remapped
 from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'match two images: disparity, depth, cloud, confidence and a picture'
 NEEDS = ()
@@ -88,11 +92,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
-    parser.epilog = shared.score_keys()
+    viewer.add_options(parser)
+    parser.epilog = f'{parser.epilog}\n\n{shared.score_keys()}'
 
 
 def run(options: argparse.Namespace) -> int:
     _check(options)
+    with viewer.opened(options) as sink:
+        return _match(options, sink)
+
+
+def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
     if options.rectify:
@@ -128,6 +138,8 @@ def run(options: argparse.Namespace) -> int:
             start = time.perf_counter()
             frame = matcher.compute(left, right, calibration=calibration, outputs=outputs)
             times_ms.append((time.perf_counter() - start) * 1e3)
+        seen = sink and matcher.compute(left, right, calibration=calibration, outputs=(
+            'disparity', 'confidence', *(('points',) if calibration else ())))
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
     report['warnings'] = [one.to_dict() for one in findings]
@@ -135,6 +147,12 @@ def run(options: argparse.Namespace) -> int:
     report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
     report['disparity_shift'] = shift
+    if sink and seen:
+        if calibration:
+            sink.camera('match', calibration, left.shape[1], left.shape[0])
+        sink.judged(0, left, {'match': (seen.disparity + np.float32(shift), seen.valid)},
+                    low=seen.min_disparity + shift, high=seen.max_disparity + shift, truth=truth,
+                    confidence=seen.confidence, points=seen.points)
     if truth is not None:
         score = metrics.score(frame.disparity + np.float32(shift), truth, frame.valid)
         report['score'] = score.as_dict()

@@ -37,7 +37,7 @@ from stereo_bp_ros.config import (
     parse_assignments,
     stamp_tolerance_s,
 )
-from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names
+from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names, preset_purpose
 from stereo_bp_ros.config.matcher import is_of_presets
 from stereo_bp_ros.config.node import without_effect
 from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE
@@ -60,6 +60,8 @@ REMEDIES = {
     'distributed': "pip install distributed, or the extra 'scale' of this package",
     'cryptography': "pip install cryptography, or the extra 'scale' of this package",
     'optuna': "pip install optuna, or the extra 'search' of this package",
+    'rerun': "pip install rerun-sdk, or the extra 'view' of this package (Python 3.11 and NumPy 2 "
+             'or later; an environment of its own will do)',
     'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",
 }
 
@@ -147,13 +149,23 @@ def parse_search_size(text: str) -> tuple[int, int, int]:
 def add_matcher_options(parser: argparse.ArgumentParser) -> None:
     """--preset, --set and --backend."""
     parser.add_argument('--preset', metavar='NAME',
-                        help='set of settings: ' + ', '.join(preset_names())
-                             + '; none: their own defaults; auto: the best for this machine')
+                        help='set of settings (--help lists them); none: their own defaults; '
+                             'auto: the best for this machine')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE', dest='settings',
                         help='change one setting; may be given several times '
                              '(`stereo_bp info --settings` lists them)')
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'),
                         help='what computes (default: auto)')
+    parser.epilog = _presets()
+
+
+def _presets() -> str:
+    """For --help: what each preset is for, those of papers last."""
+    purposes = {name: preset_purpose(name) for name in preset_names()}
+    return '\n\n'.join(title + ''.join(
+        f'\n  {name:12} {text}' for name, text in purposes.items()
+        if text.startswith('Paper') == is_paper) for title, is_paper in (
+            ('Presets:', False), ('Presets that repeat papers:', True)))
 
 
 def add_params_file_option(parser: argparse.ArgumentParser) -> None:

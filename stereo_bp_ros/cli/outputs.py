@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from stereo_bp_ros.errors import StereoError
 
 #: What a demo or a replay leaves in its folder, and the next one replaces.
-REPLACED = re.compile(r'\.demo|report\.(json|html)|bp|sad|replay(_[0-9]+)?')
+REPLACED = re.compile(r'\.demo|demo\.rrd|report\.(json|html)|bp|sad|replay(_[0-9]+)?')
 
 
 def check_files(outputs: Mapping[str, pathlib.Path | None],

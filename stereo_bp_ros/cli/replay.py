@@ -21,15 +21,20 @@ starts it:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import pathlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros import process
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.errors import StereoError
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'publish a bag or an image folder to the node, and report its answers'
 NEEDS = ('rclpy', 'rosbags')
@@ -75,12 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_topic_options(parser)
     shared.add_matcher_options(parser)
     shared.add_json_option(parser)
+    viewer.add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    import rclpy
-
-    from stereo_bp_ros.replay.player import Player
     from stereo_bp_ros.replay.source import open_source
 
     if options.output:
@@ -101,6 +104,15 @@ def run(options: argparse.Namespace) -> int:
         raise StereoError(f'{options.path} has no stereo pairs: there is nothing to play')
     for warning in source.warnings:
         _log.warning(warning)
+    with viewer.opened(options) as sink:
+        return _play(options, source, sink)
+
+
+def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
+    import rclpy
+
+    from stereo_bp_ros.replay.player import Player
+
     try:
         rclpy.init(args=options.ros_arguments)
     except RuntimeError as error:
@@ -112,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
                         longest_gap_s=max(options.longest_gap, options.period))
         for topic in player.wait_for_subscribers(options.wait):
             shared.say(f'nobody subscribes to {topic}', file=sys.stderr)
-        with shared.progress_bar() as bar:
+        with _watching(sink, node), shared.progress_bar() as bar:
             task = bar.add_task(f'Replaying {source.name}',
                                 total=source.pairs * options.loop or None)
             report = player.play(options.loop,
@@ -129,3 +141,11 @@ def run(options: argparse.Namespace) -> int:
         shared.say(f'{report.pairs} pairs in {report.seconds:.1f} s, '
                    f'at most {report.worst_delay_ms:.1f} ms behind schedule')
     return 0
+
+
+def _watching(sink: Sink | None, node: Any) -> contextlib.AbstractContextManager[object]:
+    """Shows what the node of the same namespace answers."""
+    if sink is None:
+        return contextlib.nullcontext()
+    from stereo_bp_ros.replay.watching import Watch
+    return Watch(sink, [node.get_namespace()])

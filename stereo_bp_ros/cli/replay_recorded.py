@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report
+from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report, viewer
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
@@ -31,6 +31,7 @@ from stereo_bp_ros.replay.source import open_source
 
 if TYPE_CHECKING:
     from stereo_bp_ros.cli.run_report import RecordedRun
+    from stereo_bp_ros.replay.viewing import Sink
 
 _log = logging.getLogger(__name__)
 
@@ -64,12 +65,13 @@ def run(options: argparse.Namespace) -> int:
     shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [*sources.paths, options.scenario, options.params_file])
     runs = []
-    for number, one in enumerate(scenario.inputs, 1):
-        name = 'replay' + (f'_{number}' if number > 1 else '')
-        runs.append(_perform(name, one, sources, scenario, options, parameters))
-        if options.start:
-            _check_settings(wanted, runs[-1].settings)
-    return _finish(options, scenario, runs)
+    with viewer.opened(options) as sink:
+        for number, one in enumerate(scenario.inputs, 1):
+            name = 'replay' + (f'_{number}' if number > 1 else '')
+            runs.append(_perform(name, one, sources, scenario, options, parameters, sink))
+            if options.start:
+                _check_settings(wanted, runs[-1].settings)
+        return _finish(options, scenario, runs)
 
 
 def _scenario(options: argparse.Namespace) -> Scenario:
@@ -108,7 +110,8 @@ def _warn(log: pathlib.Path) -> None:
 
 
 def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
-             options: argparse.Namespace, parameters: Mapping[str, Value]) -> RecordedRun:
+             options: argparse.Namespace, parameters: Mapping[str, Value], sink: Sink | None
+             ) -> RecordedRun:
     """One session with the node that the options are about."""
     player = ['--rate', str(options.rate), '--loop', str(options.loop),
               '--period', str(options.period), '--wait', str(options.wait),
@@ -136,7 +139,7 @@ def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
 
     return record_run(
         name, one, sources, shared.chosen_topics(options), options.output / name, play, player,
-        loops=options.loop, period_s=options.period,
+        loops=options.loop, period_s=options.period, sink=sink,
         method=Method(repeat=1, calibration=calibration, windows=scenario.windows))
 
 

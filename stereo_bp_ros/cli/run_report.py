@@ -8,7 +8,7 @@ import logging
 import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from stereo_bp_ros.evaluation.showing import Showing, View
 from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.replay import analysis, session
 from stereo_bp_ros.replay.source import made_stamp_ns
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.replay.viewing import Sink
 
 #: What to do about losses, of a node that others have configured, and of one of this package.
 LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in '
@@ -81,14 +84,15 @@ class RecordedRun:
 
 def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
           result: session.SessionResult, *, period_s: float = 0.1, least_published: float = 0.0,
-          method: Method | None = None, advance: Callable[[], None] = lambda: None
-          ) -> RecordedRun:
+          method: Method | None = None, advance: Callable[[], None] = lambda: None,
+          sink: Sink | None = None) -> RecordedRun:
     """Score every answer against the truth of its pair, and keep some to look at.
 
     :param pairs: those of the source that was played, from the first one on.
     :param period_s: time between pairs whose files carry no stamps.
     :param method: what is judged beside the usual.
     :param advance: is called after every answer.
+    :param sink: is sent every answer.
     :raises StereoError: the recording has no diagnostics.
     """
     figures = analysis.analyse(result)
@@ -127,6 +131,10 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
                     disparity_range=round(high - low) + 1)}))
             showing.add(index, View(pair.name, pair.left, disparity, answer.valid, pair.truth,
                                     low, high))
+            if sink:
+                sink.judged(index, pair.left, {name: (disparity, answer.valid)}, low=low,
+                            high=high, truth=pair.truth, stamp_ns=answer.stamp_ns,
+                            latency_ms={name: answer.stages_ms})
         advance()
     if results:
         whole = totals_of(results).own.pooled.whole.published

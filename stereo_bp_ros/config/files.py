@@ -31,6 +31,15 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob('*.yaml'))
 
 
+def preset_purpose(name: str) -> str:
+    """What a shipped preset is for, in a line: the first one of its file.
+
+    It begins with the word Paper where the settings are those of a paper.
+    """
+    with (PRESETS / f'{name}.yaml').open(encoding='utf-8') as file:
+        return file.readline().removeprefix('#').strip().removesuffix('.')
+
+
 def load_preset(name: str) -> dict[str, Value]:
     """Settings of a shipped preset; none of ``NONE``.
 

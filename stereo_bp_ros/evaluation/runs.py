@@ -88,15 +88,15 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True)
 class Matched:
-    """A pair as the first matcher did it, beside the result of all.
+    """A pair as the first matcher did it, beside the result and the maps of all.
 
-    frame:      arrays H x W: its disparity in pixels, and its confidence (float32 in 0..1) where
-                it is judged.
+    frame: arrays H x W: its disparity, pixels, and its confidence (0 to 1) where it is judged.
     """
 
     pair: Pair
     result: Result
     frame: DisparityFrame
+    maps: Mapping[str, Map]
 
 
 class Evaluation:
@@ -212,9 +212,9 @@ class Evaluation:
             found[name] = dataclasses.replace(figures, frame=dataclasses.replace(
                 figures.frame, consistency=consistency.get(name), obstacles=obstacles.get(name)))
         left, _ = pair.images
-        return Matched(pair, Result(pair.name, left.width, left.height, found,
-                                    host_memory.peak(), pair.input, tuple(doubts)),
-                       frames[self._own])
+        return Matched(pair, Result(
+            pair.name, left.width, left.height, found, host_memory.peak(), pair.input,
+            tuple(doubts)), frames[self._own], maps)
 
     def _examine(self, pair: Pair) -> list[checks.Finding]:
         """What is doubtful about a pair, before it is matched; of its truth later."""

@@ -23,6 +23,7 @@ from stereo_bp_ros.evaluation.conditions import (
     EVERY,
     OPTIONS,
     Condition,
+    Verdict,
     judge,
     known_paths,
     look_up,
@@ -302,12 +303,29 @@ def choose(points: Sequence[Point], figure: str, limits: Sequence[Condition],
     able = [one for one in points if all(
         verdict.passed for verdict in judge(limits, {**one.figures, 'pairs': ()}))]
     if not able:
-        raise ValueError('no point holds ' + ' and '.join(shown(one.text) for one in limits))
+        raise ValueError('no point holds ' + ' and '.join(shown(one.text) for one in limits)
+                         + _nearest(points, limits))
     scored = [one for one in able if one.figure(figure) is not None]
     if not scored:
         raise ValueError(f'no point has {figure}: name another figure with --by, or a point '
                          'with --choose NAME=VALUE')
     return min(scored, key=lambda one: cost(one, figure))
+
+
+def _nearest(points: Sequence[Point], limits: Sequence[Condition]) -> str:
+    """The end of a sentence: the point whose worst miss is the smallest part of its limit."""
+    def miss(verdict: Verdict) -> float:
+        if verdict.passed:
+            return 0.0
+        if verdict.value is None or verdict.limit is None:
+            return math.inf
+        return abs(verdict.value - verdict.limit) / (abs(verdict.limit) or 1.0)
+
+    judged = [(point, judge(limits, {**point.figures, 'pairs': ()})) for point in points]
+    point, verdicts = min(judged, key=lambda one: max(map(miss, one[1])))
+    missed = [f'{one.condition.path} {one.value:.4g}' for one in verdicts
+              if not one.passed and one.value is not None]
+    return f'; nearest is {point.label}, which has {" and ".join(missed)}' if missed else ''
 
 
 def check_limit(limit: Condition) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from stereo_bp_ros import preset_names
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import BackendUnavailable
 
@@ -37,6 +40,42 @@ def test_info_tells_how_an_image_that_does_not_fit_is_cut(capsys):
             f'{found["height"]} pixels') in ' '.join(capsys.readouterr().out.split())
     assert main([*arguments[:-1], 'memory_limit=1000000']) == 2
     assert '1.0 MiB are allowed (memory_limit' in capsys.readouterr().err
+
+
+def test_info_prints_the_total_first_and_arrays_on_request(capsys):
+    arguments = ['info', '--size', '320x240', '--backend', 'cpu', '--preset', 'none']
+    assert main(arguments) == 0
+    short = capsys.readouterr().out
+    assert main([*arguments, '--arrays']) == 0
+    whole = capsys.readouterr().out
+    rows = short.partition('Memory for 320x240')[2].splitlines()
+    assert 'total' in rows[4]
+    assert 'Arrays' not in short
+    assert 'int16' in whole.partition('Arrays')[2]
+
+
+def test_info_shows_what_a_preset_changes(capsys):
+    assert main(['info', '--preset', 'road_fast', '--diff', 'road', '--json']) == 0
+    report = report_of(capsys)
+    assert report['settings']['downscale'] == {'preset': '2', 'other': '1'}
+    assert len(report['settings']) < 20
+    assert main(['info', '--preset', 'none', '--set', 'levels=3', '--diff']) == 0
+    table = capsys.readouterr().out
+    assert '1 settings of none differ' in table
+    assert [word for word in table.split() if word in ('levels', '3', '5')] == ['levels', '3', '5']
+    assert main(['info', '--preset', 'road', '--diff', 'raod']) == 2
+    assert 'did you mean road?' in capsys.readouterr().err
+
+
+def test_help_groups_the_presets_with_a_line_each(capsys):
+    with pytest.raises(SystemExit):
+        main(['match', '--help'])
+    text = capsys.readouterr().out
+    own, papers = text.partition('\nPresets:\n')[2].split('\nPresets that repeat papers:\n')
+    assert '  road         Driving frames: fewest errors\n' in own
+    assert '  five_sets    Paper, GPU + CPU' in papers
+    rows = [line.split()[0] for line in (own + papers.partition('\n\n')[0]).splitlines() if line]
+    assert sorted(rows) == preset_names()
 
 
 def test_tune_says_that_the_cpu_has_nothing_to_tune(capsys):

@@ -41,6 +41,7 @@ MAX_FILE, MAX_LINE = 450, 99
 
 OWNERS = {'numba': {'engines/cpu', 'papers'}, 'llvmlite': {'engines/cpu'},
           'cupy': {'engines/cuda', 'papers'},
+          'rerun': {'replay/viewing'},
           'rclpy': {'node', 'replay', 'cli/replay', 'cli/demo'}}
 
 

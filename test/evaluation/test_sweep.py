@@ -120,7 +120,8 @@ def test_the_best_point_within_the_limits_is_chosen():
     assert chosen('latency_ms.total.p50 <= 30', f'{BAD} >= 2.5') == 3
     assert chosen(f'{DENSITY} >= 80', figure=DENSITY) == 3
     assert chosen(levels=4) == 4
-    with pytest.raises(ValueError, match=f"no point holds '.*p50 <= 1' and '{DENSITY}"):
+    with pytest.raises(ValueError, match=f"no point holds '.*p50 <= 1' and '{DENSITY}.*; "
+                       r'nearest is levels=2, which has latency_ms.total.p50 10 and'):
         chosen('latency_ms.total.p50 <= 1', f'{DENSITY} >= 80')
     with pytest.raises(ValueError, match=r'no point has mean\.score\.mae: name'):
         chosen(figure='mean.score.mae')

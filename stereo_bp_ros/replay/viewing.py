@@ -1,0 +1,275 @@
+"""Frames, figures and texts for Rerun; a file, a browser and a window show them alike.
+
+Each camera or matcher has its entities below its name: ``PICTURES``, ``points``, ``PLOTS`` and
+``TEXTS``. Timelines are the
+``stamp`` of the left image, the number of the ``frame``, and, with a truth, ``worst_first``.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import rerun as rr
+import rerun.blueprint as rrb
+
+from stereo_bp_ros import pictures
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.evaluation.showing import bad_pixels
+from stereo_bp_ros.images import RawImage
+
+APPLICATION = 'stereo_bp'
+
+#: Entities of pictures, plots and texts, by the order in which they are laid out. The left image
+#: is below the camera, whose frustum it fills in the view of the points.
+LEFT = 'camera/left'
+PICTURES = (LEFT, 'disparity', 'confidence', 'truth', 'error')
+PLOTS = ('latency_ms', 'rate_hz', 'dropped', 'vertical_offset_px', 'memory_mib', 'bad_3')
+TEXTS = ('status', 'diagnostics')
+
+#: Plots of several figures.
+SEVERAL = ('latency_ms', 'dropped')
+
+#: What is shown of a running node.
+LIVE = (LEFT, 'disparity', 'confidence', 'points', *PLOTS[:-1], *TEXTS)
+
+#: Metres from the camera to the image in its frustum.
+FRUSTUM_M = 1.0
+
+JPEG_QUALITY = 85
+
+#: Part of the colour map below the least disparity, which invalid pixels have.
+DARK = 0.07
+
+#: Seconds that a viewer may take to accept a frame.
+FLUSH_LIMIT_S = 5.0
+
+Map = tuple[np.ndarray, np.ndarray]
+"""Disparity, float H x W in pixels, and where it is valid, bool H x W."""
+
+
+def blueprint(layout: Mapping[str, Sequence[str]]) -> rrb.Blueprint:
+    """The views of each name, as far as it has them.
+
+    A name with points is a tab of its own; others are rows of pictures beside common plots.
+    """
+    tabs = [_tab(name, kinds) for name, kinds in layout.items() if 'points' in kinds]
+    others = {name: kinds for name, kinds in layout.items() if 'points' not in kinds}
+    if others:
+        rows = [rrb.Grid(*_pictures(name, kinds), grid_columns=3)
+                for name, kinds in others.items()]
+        plots = [_plot(kind, [f'{name}/{kind}/**' for name, kinds in others.items()
+                              if kind in kinds])
+                 for kind in PLOTS if any(kind in kinds for kinds in others.values())]
+        tabs.append(rrb.Horizontal(
+            rrb.Vertical(*rows), *([rrb.Vertical(*plots)] if plots else []),
+            column_shares=[3, 1][:1 + bool(plots)], name='matchers'))
+    return rrb.Blueprint(
+        rrb.Tabs(*tabs), rrb.BlueprintPanel(state='hidden'), rrb.SelectionPanel(state='hidden'),
+        rrb.TimePanel(state='collapsed', timeline='frame' if others else 'stamp'))
+
+
+def _tab(name: str, kinds: Sequence[str]) -> rrb.Horizontal:
+    """Pictures beside the points, and plots and texts below these."""
+    plots = [_plot(kind, [f'{name}/{kind}/**']) for kind in PLOTS if kind in kinds]
+    texts = [kind(origin=f'{name}/{text}', name=text) for text, kind in (
+        ('status', rrb.TextDocumentView), ('diagnostics', rrb.TextLogView)) if text in kinds]
+    below = [*plots[:1], *([rrb.Grid(*plots[1:], grid_columns=2)] if plots[1:] else []),
+             *([rrb.Tabs(*texts)] if texts else [])]
+    space = rrb.Spatial3DView(
+        origin=name, contents=['$origin/points', '$origin/camera/**'], name=f'{name} points',
+        eye_controls=rrb.EyeControls3D(position=(0, -2, -4), look_target=(0, 0, 8),
+                                       eye_up=(0, -1, 0)))
+    return rrb.Horizontal(
+        rrb.Vertical(*_pictures(name, kinds)),
+        rrb.Vertical(space, *([rrb.Horizontal(*below)] if below else [])),
+        column_shares=[2, 3], name=name)
+
+
+def _pictures(name: str, kinds: Sequence[str]) -> list[rrb.Spatial2DView]:
+    return [rrb.Spatial2DView(origin=f'{name}/{kind}', name=f'{name} {kind.split("/")[-1]}')
+            for kind in PICTURES if kind in kinds]
+
+
+def _plot(kind: str, contents: Sequence[str]) -> rrb.TimeSeriesView:
+    return rrb.TimeSeriesView(origin='/', contents=contents, name=kind, plot_legend=rrb.PlotLegend(
+        visible=kind in SEVERAL or len(contents) > 1))
+
+
+class Sink:
+    """Sends to a file, a viewer's server, or both; a context manager.
+
+    :param file: recording to write (.rrd).
+    :param url: of the server of a viewer.
+    :param every: send each n-th row and column of images.
+    :param points_every: send each n-th point.
+    :param is_open: whether somebody may still look.
+    """
+
+    def __init__(self, *, file: pathlib.Path | None = None, url: str = '', every: int = 1,
+                 points_every: int = 1, is_open: Callable[[], bool] = lambda: True) -> None:
+        self.is_open = is_open
+        self._every, self._points_every = every, points_every
+        self._layout: dict[str, Sequence[str]] = {}
+        self._cameras: dict[str, tuple[Any, ...]] = {}
+        self._stream = rr.RecordingStream(APPLICATION, recording_id=uuid.uuid4())
+        self._file, self._url = file, url
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+        self._stream.disconnect()
+
+    def lay_out(self, layout: Mapping[str, Sequence[str]]) -> None:
+        """Add names and what is shown of each, a part of ``VIEWS``."""
+        if not self._layout:        # what is never shown leaves no file
+            self._stream.set_sinks(*([rr.FileSink(str(self._file))] if self._file else []),
+                                   *([rr.GrpcSink(self._url)] if self._url else []))
+        self._layout |= layout
+        for name in layout:
+            self._log(name, rr.ViewCoordinates.RDF, static=True)
+        self._stream.send_blueprint(blueprint(self._layout))
+
+    def at(self, frame: int, stamp_ns: int | None = None) -> None:
+        """Set the time of what is sent from here on."""
+        self._stream.reset_time()
+        self._stream.set_time('frame', sequence=frame)
+        if stamp_ns is not None:
+            self._stream.set_time('stamp', timestamp=np.datetime64(stamp_ns, 'ns'))
+
+    def flush(self) -> bool:
+        """Wait until what was sent has been accepted, so that nothing queues up.
+
+        Returns whether it was within ``FLUSH_LIMIT_S``.
+        """
+        try:
+            self._stream.flush(timeout_sec=FLUSH_LIMIT_S)
+        except RuntimeError:
+            return False
+        return True
+
+    def left(self, name: str, image: np.ndarray | RawImage) -> None:
+        """Send the left image: mono8, mono16 or rgb8 H x W, or raw."""
+        self._picture(f'{name}/{LEFT}', pictures.grey_picture(image))
+
+    def disparity(self, name: str, found: Map, low: float, high: float, kind: str = 'disparity'
+                  ) -> None:
+        """Send a disparity whose colours are those of a range in pixels.
+
+        A pointer shows pixels; what is not valid has the darkest colour.
+        """
+        disparity, valid = (self._thinned(array) for array in found)
+        least = low - DARK * (high - low)
+        self._log(f'{name}/{kind}', rr.DepthImage(
+            np.where(valid & np.isfinite(disparity), disparity, least).astype(np.float16),
+            colormap='turbo', depth_range=(least, high)))
+
+    def confidence(self, name: str, confidence: np.ndarray) -> None:
+        """Send a confidence, float H x W in [0, 1], 0 where there is no disparity."""
+        self._log(f'{name}/confidence', rr.DepthImage(
+            self._thinned(confidence).astype(np.float16), colormap='viridis',
+            depth_range=(0.0, 1.0)))
+
+    def camera(self, name: str, calibration: Calibration, width: int, height: int) -> None:
+        """Send the frustum of the left camera, where it is another one than before.
+
+        width, height: of the images as they come, pixels.
+        """
+        numbers = (calibration.focal_px, calibration.focal_y_px, calibration.cx_left,
+                   calibration.cy, width, height)
+        if self._cameras.get(name) == numbers:
+            return
+        self._cameras[name] = numbers
+        fx, fy, cx, cy, *_ = (number / self._every for number in numbers)
+        self._log(f'{name}/camera', rr.Pinhole(
+            focal_length=(fx, fy), principal_point=(cx, cy), width=-(-width // self._every),
+            height=-(-height // self._every), image_plane_distance=FRUSTUM_M), static=True)
+
+    def points(self, name: str, points: np.ndarray) -> None:
+        """Send points, float32 ... x 4: metres, and the bits of red, green and blue."""
+        points = points.reshape(-1, 4)
+        points = points[np.isfinite(points[:, 2])][::self._points_every]
+        bits = np.ascontiguousarray(points[:, 3]).view(np.uint32)
+        colours = np.stack([bits >> shift & 255 for shift in (16, 8, 0)], axis=-1)
+        self._log(f'{name}/points', rr.Points3D(points[:, :3], colors=colours.astype(np.uint8)))
+
+    def numbers(self, name: str, kind: str, values: Mapping[str, float] | float) -> None:
+        """Send figures to plot: one, or several by their names."""
+        if not isinstance(values, Mapping):
+            self._log(f'{name}/{kind}', rr.Scalars(values))
+            return
+        for key, value in values.items():
+            self._log(f'{name}/{kind}/{key.replace(" ", "_")}', rr.Scalars(value))
+
+    def text(self, name: str, level: str, text: str) -> None:
+        """Send a line of the log, of the level INFO, WARN or ERROR."""
+        self._log(f'{name}/diagnostics', rr.TextLog(text, level=level))
+
+    def status(self, name: str, markdown: str) -> None:
+        """Send what is the case now."""
+        self._log(f'{name}/status', rr.TextDocument(markdown, media_type='text/markdown'))
+
+    def judged(self, place: int, left: np.ndarray | RawImage, maps: Mapping[str, Map], *,
+               low: float, high: float, truth: np.ndarray | None = None,
+               confidence: np.ndarray | None = None, points: np.ndarray | None = None,
+               latency_ms: Mapping[str, Mapping[str, float]] | None = None,
+               stamp_ns: int | None = None) -> None:
+        """Send a pair as matchers did it; the first one has image, truth, confidence and points.
+
+        place: in the sequence, from 0.
+        maps:  by the names of the matchers, between the images as they are.
+        truth: float H x W, pixels, not finite = unknown.
+        latency_ms: by the names of the matchers, and by stages.
+        """
+        own = next(iter(maps))
+        if truth is not None and not np.isfinite(truth).any():
+            truth = None
+        shared = {'disparity': True, 'error': truth is not None, 'bad_3': truth is not None,
+                  'latency_ms': bool(latency_ms)}
+        single = {LEFT: True, 'truth': truth is not None, 'confidence': confidence is not None,
+                  'points': points is not None}
+        if own not in self._layout:
+            self.lay_out({name: [kind for kind, there in (
+                shared | single if name == own else shared).items() if there] for name in maps})
+        self.at(place + 1, stamp_ns)
+        if truth is not None:
+            wrong = {name: _wrong(found, truth) for name, found in maps.items()}
+            # The time of a frame is the earlier, the worse it is.
+            self._stream.set_time('worst_first', sequence=round(1000 * (100 - wrong[own])))
+            for name, found in maps.items():
+                self.numbers(name, 'bad_3', wrong[name])
+                self._picture(f'{name}/error', pictures.error_picture(
+                    found[0], truth, found[1]), is_lossless=True)
+            self.disparity(own, (truth, np.isfinite(truth)), low, high, 'truth')
+        self.left(own, left)
+        for name, found in maps.items():
+            self.disparity(name, found, low, high)
+            # Stages that a configuration does not have take no time.
+            self.numbers(name, 'latency_ms', {
+                stage: ms for stage, ms in (latency_ms or {}).get(name, {}).items() if ms})
+        if confidence is not None:
+            self.confidence(own, confidence)
+        if points is not None:
+            self.points(own, points)
+        self.flush()
+
+    def _picture(self, entity: str, picture: np.ndarray, *, is_lossless: bool = False) -> None:
+        image = rr.Image(np.ascontiguousarray(self._thinned(picture)), 'BGR')
+        self._log(entity, image if is_lossless else image.compress(JPEG_QUALITY))
+
+    def _thinned(self, array: np.ndarray) -> np.ndarray:
+        return array[::self._every, ::self._every]
+
+    def _log(self, entity: str, what: Any, *, static: bool = False) -> None:
+        self._stream.log(entity, what, static=static)
+
+
+def _wrong(found: Map, truth: np.ndarray) -> float:
+    """Per cent of the pixels with truth that are wrong by more than 3 px, or holes."""
+    bad, known = bad_pixels(*found, truth)
+    return 100.0 * int(bad.sum()) / max(1, int(known.sum()))

@@ -1,0 +1,206 @@
+"""What Rerun is sent: a recording read back, the viewer's process, and sentences in its place."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import pathlib
+import socket
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip('rerun')
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cli import viewer
+from stereo_bp_ros.cli.main import build_parser, main
+from stereo_bp_ros.replay.viewing import LIVE, Sink
+from test.cli.rerun_files import image, rows, value
+
+W, H = 40, 24
+FAST = ['--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=16',
+        '--set', 'num_threads=1']
+
+
+def live(sink: Sink) -> dict[str, np.ndarray]:
+    """A node's frame with all that is shown of it, and what it is made of."""
+    left = np.tile(np.linspace(0, 255, W, dtype=np.uint8), (H, 1))
+    disparity = np.tile(np.linspace(-1, 15, W, dtype=np.float32), (H, 1))
+    points = np.zeros((H, W, 4), np.float32)
+    points[..., 2] = 5
+    points[..., 3] = np.uint32(200 << 16 | 100 << 8 | 50).view(np.float32)
+    points[0, :, :3] = np.nan
+    sink.lay_out({'front': LIVE})
+    sink.at(3, 1_500_000_000)
+    sink.left('front', left)
+    sink.disparity('front', (disparity, disparity >= 0), 0, 15)
+    sink.confidence('front', np.full((H, W), 0.5, np.float32))
+    sink.camera('front', Calibration(50, 0.1, 20, 20, 12), W, H)
+    sink.points('front', points)
+    sink.numbers('front', 'latency_ms', {'total': 12.5, 'refine': 2.0})
+    sink.numbers('front', 'dropped', {'no subscribers': 3})
+    sink.numbers('front', 'rate_hz', 20.0)
+    sink.text('front', 'WARN', 'images are late')
+    sink.status('front', '| input | ok |')
+    return {'left': left, 'disparity': disparity, 'points': points}
+
+
+def test_a_recording_has_the_entities_shapes_and_colours_that_were_sent(tmp_path):
+    path = tmp_path / 'run.rrd'
+    with Sink(file=path) as sink:
+        sent = live(sink)
+    found = rows(path)
+    assert {name for name in found if name.startswith('front/')} == {f'front/{name}' for name in (
+        'camera', 'camera/left', 'disparity', 'confidence', 'points', 'latency_ms/total',
+        'latency_ms/refine', 'dropped/no_subscribers', 'rate_hz', 'status', 'diagnostics')}
+    disparity, = found['front/disparity']
+    assert (disparity['frame'], disparity['stamp']) == (3, 1_500_000_000)
+    pixels, valid = image(disparity), sent['disparity'] >= 0
+    assert pixels.shape == (H, W)
+    np.testing.assert_allclose(pixels[valid], sent['disparity'][valid], atol=0.01)
+    low, high = value(disparity, 'depth_range')
+    assert high == 15
+    assert pixels[~valid] == pytest.approx(low, abs=0.01)   # darker than any disparity
+    assert low < 0
+    left, = found['front/camera/left']
+    decoded = cv2.imdecode(np.asarray(value(left, 'blob'), np.uint8), cv2.IMREAD_GRAYSCALE)
+    assert np.abs(decoded.astype(int) - sent['left']).max() < 12
+    points, = found['front/points']
+    positions = next(cells for key, cells in points.items() if key.endswith(':positions'))
+    colours = next(cells for key, cells in points.items() if key.endswith(':colors'))
+    assert len(positions) == (H - 1) * W
+    assert set(colours) == {200 << 24 | 100 << 16 | 50 << 8 | 255}
+    camera, = found['front/camera']
+    assert value(camera, 'image_from_camera') == [50, 0, 0, 0, 50, 0, 20, 12, 1]
+    assert value(found['front/latency_ms/total'][0], 'scalars') == 12.5
+    assert value(found['front/diagnostics'][0], 'text') == 'images are late'
+
+
+def test_images_and_points_are_thinned(tmp_path):
+    path = tmp_path / 'run.rrd'
+    with Sink(file=path, every=2, points_every=10) as sink:
+        live(sink)
+    found = rows(path)
+    assert image(found['front/disparity'][0]).shape == (H // 2, W // 2)
+    assert value(found['front/camera'][0], 'resolution') == [W / 2, H / 2]
+    assert value(found['front/camera'][0], 'image_from_camera')[0] == 25
+    positions = next(cells for key, cells in found['front/points'][0].items()
+                     if key.endswith(':positions'))
+    assert len(positions) == (H - 1) * W // 10
+
+
+def test_match_and_evaluate_record_what_they_computed(street, tmp_path, capsys):
+    pair, path = street / '000000', tmp_path / 'match.rrd'
+    assert main(['match', str(pair / 'left.png'), str(pair / 'right.png'), '--calibration',
+                 str(pair / 'P_left.txt'), '--truth', str(pair / 'disparity.pfm'), '-o',
+                 str(tmp_path / 'd.pfm'), '--save', str(path), *FAST]) == 0
+    found = rows(path)
+    assert {'match/camera', 'match/camera/left', 'match/disparity', 'match/confidence',
+            'match/truth', 'match/error', 'match/points', 'match/bad_3'} <= set(found)
+    path = tmp_path / 'evaluate.rrd'
+    assert main(['evaluate', str(street), '--against', 'bm', '--limit', '3', '--repeat', '1',
+                 '--save', str(path), *FAST]) == 0
+    found = rows(path)
+    own, = {name.split('/')[0] for name in found if name.endswith('/truth')}
+    assert {'bm', own} == {name.split('/')[0] for name in found if name.endswith('/error')}
+    assert sorted(row['frame'] for row in found['bm/disparity']) == [1, 2, 3]
+    wrong = {row['worst_first']: value(row, 'scalars') for row in found[f'{own}/bad_3']}
+    assert [wrong[time] for time in sorted(wrong)] == sorted(wrong.values(), reverse=True)
+    assert image(found[f'{own}/error'][0]).shape == (64, 96, 3)
+    capsys.readouterr()
+
+
+@pytest.fixture
+def options() -> argparse.Namespace:
+    """Of ``stereo_bp view`` at two ports that are free."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind((viewer.LOCAL, 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind((viewer.LOCAL, port + 1))
+            except (OSError, OverflowError):
+                continue
+        return build_parser('view').parse_args(['view', '--web', str(port)])
+
+
+#: Another address of this machine, at which nothing of ours may answer.
+ELSEWHERE = '127.0.0.2'
+
+
+def test_the_viewer_answers_on_this_machine_alone_and_its_page_may_not_tell_others(
+        options, tmp_path, monkeypatch):
+    monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
+    with viewer.Viewer(options) as shown, Sink(url=shown.url) as sink:
+        live(sink)
+        assert sink.flush()
+        for port in (options.web, options.web + 1):
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((ELSEWHERE, port), 5)
+        connection = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=30)
+        connection.request('GET', '/')
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (302, b'')
+        place = answer.getheader('Location') or ''
+        assert str(options.web + 1) in place
+        connection = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=30)
+        connection.request('GET', place)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert b'Rerun' in answer.read()
+        allowed = dict(part.split(' ', 1) for part in (
+            answer.getheader('Content-Security-Policy') or '').split('; '))
+        assert allowed['connect-src'] == f"'self' http://127.0.0.1:{options.web + 1}"
+        assert allowed['default-src'] == "'self'"
+        assert shown.is_open
+    assert not shown.is_open
+    assert not list(tmp_path.iterdir())         # the user's own choice is as it was
+
+
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence in place of a view."""
+    assert main(arguments) == 2
+    text = capsys.readouterr().err.strip()
+    assert text.startswith('stereo_bp ')
+    assert '\n' not in text
+    return text
+
+
+def test_a_view_that_cannot_be_is_one_sentence(options, tmp_path, monkeypatch, capsys):
+    for name in ('DISPLAY', 'WAYLAND_DISPLAY'):
+        monkeypatch.delenv(name, raising=False)
+    assert 'there is no display' in said(['view'], capsys)
+    with socket.socket() as taken:
+        taken.bind((viewer.LOCAL, options.web + 1))
+        taken.listen()
+        assert f'port {options.web + 1} of 127.0.0.1 cannot be served' in said(
+            ['view', '--web', str(options.web)], capsys)
+    assert 'has to end in .rrd' in said(['view', '--save', str(tmp_path / 'run.bag')], capsys)
+    assert not list(tmp_path.iterdir())
+    assert 'there is no recording' in said(['view', str(tmp_path / 'run.rrd'), '--web', '1'],
+                                           capsys)
+    assert 'pictures do not travel' in said(
+        ['evaluate', str(tmp_path), '--workers', '2', '--save', str(tmp_path / 'run.rrd')],
+        capsys)
+
+
+def test_without_rerun_the_remedy_is_named(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, 'rerun', None)
+    text = said(['view', '--save', str(tmp_path / 'run.rrd')], capsys)
+    assert "the extra 'view'" in text
+    assert 'Python 3.11' in text
+
+
+def test_the_names_of_cameras_are_tabs_and_those_of_matchers_rows():
+    from stereo_bp_ros.replay.viewing import blueprint
+    live_tabs = blueprint({'front': LIVE, 'rear': LIVE}).root_container
+    assert [str(tab.name) for tab in live_tabs.contents] == ['front', 'rear']
+    both = blueprint({'road': ('disparity', 'bad_3'), 'sgbm': ('disparity', 'bad_3')})
+    assert [str(tab.name) for tab in both.root_container.contents] == ['matchers']
+
+
+def test_a_recording_is_a_file_like_any_output(tmp_path, capsys):
+    assert 'there is no folder' in said(
+        ['view', '--save', str(pathlib.Path(tmp_path, 'none', 'run.rrd'))], capsys)
