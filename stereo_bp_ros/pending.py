@@ -12,6 +12,7 @@ from stereo_bp_ros.types import DisparityFrame
 class Pending:
     """A frame in flight: a result that is or will be there. ``await`` it, or call ``result``.
 
+    ``submit`` itself waits where ``SLOTS`` frames are in flight: a task awaits one before that.
     Whoever stops waiting, by ``timeout`` or a cancelled task, leaves the frame in flight.
     """
 

@@ -210,7 +210,7 @@ class DisparityFrame:
         output = output or output_files.output_of(path)
         values = self._on_host(output)
         if output == 'disparity':
-            values = np.where(self.valid, values, np.float32(np.nan))
+            values = np.where(values >= np.float32(self.min_disparity), values, np.float32(np.nan))
         output_files.write(path, output, values)
 
     def _output(self, name: str) -> Any:

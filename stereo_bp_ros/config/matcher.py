@@ -174,6 +174,10 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> MatcherConfig:
+        """Build from names and values; those of a program only where ``program`` names it.
+
+        :raises ConfigError: an unknown name, a rejected value or a rejected combination.
+        """
         program = values.get('program', 'default')
         for name, value in values.items():
             owner = name.rpartition('.')[0] if name in cls.settings() else ''

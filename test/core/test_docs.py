@@ -19,6 +19,7 @@ from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import STAGES
 from stereo_bp_ros.papers import memory_bound
 from test.cases import every
+from test.core import class_table
 
 LINK = re.compile(r'\]\(([^()\s]+)\)')
 HEADING = re.compile(r'^#{1,6} +(.*?) *$', re.MULTILINE)
@@ -197,6 +198,11 @@ def test_the_pages_have_the_memory_that_engines_plan(repository):
     assert {name.split()[0]: row[-1] for name, row in table(repeated).items()} == {
         name: mib(cpu, name, message_type='int16')
         for name in ('tsukuba', 'cones_quarter', 'cones_half')}
+
+
+def test_the_page_of_python_has_every_class_and_function_as_they_describe_themselves(repository):
+    page = (repository / 'docs/reference/python.md').read_text()
+    assert '\n'.join(class_table.table()) in page, 'python -m test.core.class_table prints it'
 
 
 @pytest.mark.parametrize('page', ['README.md', 'docs/howto/choose_settings.md'])

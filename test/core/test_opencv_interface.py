@@ -70,6 +70,12 @@ def test_every_name_of_opencv_is_mapped_or_says_what_to_set(matcher):
     assert 'setMinDisparity' in dir(adapter)
 
 
+def test_the_page_has_every_name(repository):
+    page = (repository / 'docs/howto/opencv.md').read_text()
+    assert [name for name in (*SETTINGS, *SETTINGS.values(), *UNMAPPED)
+            if f'`{name}`' not in page] == []
+
+
 @pytest.mark.skipif(not hasattr(cv2, 'ximgproc'), reason='this OpenCV has no ximgproc')
 def test_opencvs_right_matcher_takes_none(matcher):
     with pytest.raises(cv2.error):

@@ -36,6 +36,7 @@ from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.scenario import read_scenario
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import OUTPUTS
 from test.fuzz import inputs, messages
 from test.fuzz.inputs import Choices
@@ -119,6 +120,8 @@ def calibration(data: bytes, folder: pathlib.Path) -> None:
     (folder / ('right.yaml' if name == 'left.yaml' else 'P_right.txt')).write_bytes(data)
     path = _file(folder, name, data)
     assert find_calibration(folder) is not None
+    with contextlib.suppress(ValueError):
+        Rectification.from_file(path, (640, 480))
     Calibration.from_file(path)
 
 

@@ -6,6 +6,7 @@ import ast
 import pathlib
 import re
 import runpy
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -153,3 +154,15 @@ def test_versions_agree(manifest: Callable[[str], set[str]], setup: dict[str, An
     assert setup['version'] == __version__
     assert manifest('version') == {__version__}
     assert manifest('build_type') == {'ament_python'}
+
+
+def test_the_command_that_keeps_another_opencv_installs_everything_else(
+        setup: dict[str, Any], repository: pathlib.Path) -> None:
+    line, = re.findall(r'^pip install --no-deps \. && pip install (.*)$',
+                       (repository / 'README.md').read_text(encoding='utf-8'), re.MULTILINE)
+    wanted = {requirement.partition(';')[0] for requirement in (
+        *setup['install_requires'], *setup['extras_require']['cpu'])}
+    assert {name for name in wanted if name.startswith('opencv')} == {
+        'opencv-python-headless>=4.5'}
+    assert set(shlex.split(line)) == {
+        name for name in wanted if not name.startswith(('opencv', 'setuptools'))}
