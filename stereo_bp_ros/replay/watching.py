@@ -25,12 +25,12 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.context import Context
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_policy_name_from_kind
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, PointCloud2
 from stereo_msgs.msg import DisparityImage
 
-from stereo_bp_ros import distributions, encoded_images
+from stereo_bp_ros import encoded_images
 from stereo_bp_ros.camera import Calibration, projection
 from stereo_bp_ros.errors import StereoError, printable
 from stereo_bp_ros.images import RawImage, check_limits
@@ -53,12 +53,10 @@ MAX_SIDE = 8192
 LEVELS = ('INFO', 'WARN', 'ERROR', 'ERROR')
 STATES = ('ok', 'WARN', 'ERROR', 'STALE')
 
-#: Topics of results, by the last part of their names.
-RESULTS: Mapping[str, type] = {'disparity': DisparityImage, 'confidence': Image,
-                               'points': PointCloud2, 'latency': DiagnosticArray,
-                               'camera_info': CameraInfo}
-ENDS = {'confidence': 'confidence', 'points': 'points2', 'latency': 'latency',
-        'camera_info': 'depth/camera_info'}
+#: How topics of results end beside the disparity, and what they carry.
+RESULTS: Mapping[str, tuple[str, type]] = {
+    'confidence': ('confidence', Image), 'points': ('points2', PointCloud2),
+    'latency': ('latency', DiagnosticArray), 'camera_info': ('depth/camera_info', CameraInfo)}
 
 
 @dataclasses.dataclass
@@ -197,10 +195,10 @@ class Watch:
         """A node that is not active yet subscribes to no images."""
         with contextlib.suppress(rclpy._rclpy_pybind11.NodeNameNonExistentError):
             published = self._node.get_publisher_names_and_types_by_node(name, namespace)
-            for kind, end in ENDS.items():
+            for kind, (end, message) in RESULTS.items():
                 for topic, _ in published:
                     if topic.endswith(f'/{end}'):
-                        self._add(camera, kind, topic, RESULTS[kind])
+                        self._add(camera, kind, topic, message)
             for topic, kinds in self._node.get_subscriber_names_and_types_by_node(name, namespace):
                 for one in (Image, CompressedImage):
                     if f'sensor_msgs/msg/{one.__name__}' in kinds and 'left' in topic:
@@ -219,11 +217,7 @@ class Watch:
                    ) -> None:
         self._node.create_subscription(
             kind, topic, take, QoSProfile(
-                depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT), raw=True,
-            event_callbacks=distributions.event_callbacks().SubscriptionEventCallbacks(
-                incompatible_qos=lambda event: _log.warning(
-                    'nothing of %s is shown: its publisher has an incompatible QoS (%s)', topic,
-                    qos_policy_name_from_kind(event.last_policy_kind).lower())))
+                depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT), raw=True)
 
     def _take(self, camera: Camera, kind: str, message: type, data: bytes) -> None:
         camera.received += kind == 'disparity'

@@ -1,0 +1,107 @@
+"""A viewer beside real nodes: what it finds, what it records, and that it costs no frame."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('rclpy')
+pytest.importorskip('rerun')
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.replay.viewing import Sink
+from stereo_bp_ros.replay.watching import Watch
+from test.cli.rerun_files import image, rows, value
+from test.node.client import Client
+from test.node.processes import LIMIT
+
+pytestmark = pytest.mark.ros
+
+W, H, DISPARITY = 64, 48, 3
+PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 8, 'correlation_window_size': 5,
+              'max_input_age': 0.0}
+PAIRS, PERIOD_S = 20, 0.05
+
+
+def play(client: Client, textured_pair: Callable[..., Any], pairs: int = PAIRS
+         ) -> dict[str, int]:
+    """Send pairs at a camera's rate; what the node has counted since."""
+    left, right = (client.image(one) for one in textured_pair(W, H, DISPARITY))
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, W, H))
+    before = client.settled()
+    for _ in range(pairs):
+        client.result('disparity', client.send_pair(left, right))
+        time.sleep(PERIOD_S)
+    after = client.settled()
+    return {name: after[name] - before[name] for name in after if 'waited' not in name}
+
+
+def test_a_node_loses_nothing_by_a_viewer_and_counts_the_same_without(
+        client: Client, textured_pair: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'run.rrd'
+    without = play(client, textured_pair)
+    with (Sink(file=path, points_every=1) as sink,
+          Watch(sink, context=client.context) as watch):
+        watch.wait_for_nodes(LIMIT)
+        name, = watch.names
+        client.wait_until(lambda: client.node.count_subscribers('points2'), LIMIT, 'a viewer')
+        assert play(client, textured_pair) == without
+        assert without['published'] == PAIRS
+        client.wait_until(lambda: watch.summary.startswith(f'{name}: {PAIRS} of'), LIMIT, 'frames')
+    found = rows(path)
+    assert {f'{name}/{kind}' for kind in (
+        'camera', 'camera/left', 'disparity', 'confidence', 'points', 'latency_ms/total',
+        'rate_hz', 'dropped/all', 'memory_mib', 'status', 'diagnostics')} <= set(found)
+    pixels = image(found[f'{name}/disparity'][-1])
+    assert pixels.shape == (H, W)
+    assert np.median(pixels) == pytest.approx(DISPARITY, abs=0.5)
+    stamps = [row['stamp'] for row in found[f'{name}/disparity']]
+    assert stamps == sorted(stamps)
+    assert value(found[f'{name}/camera'][0], 'resolution') == [W, H]
+    assert '| device | ok | active on cpu' in value(found[f'{name}/status'][-1], 'text')
+
+
+def test_a_node_that_is_not_there_is_a_sentence_with_those_that_are(
+        client: Client, tmp_path: pathlib.Path) -> None:
+    with (Sink(file=tmp_path / 'run.rrd') as sink,
+          Watch(sink, ['fornt'], context=client.context) as watch):
+        time.sleep(1)
+        with pytest.raises(StereoError, match=r'no node in /fornt .*; those in / do'):
+            watch.wait_for_nodes(0.1)
+
+
+def test_a_domain_without_a_node_is_a_sentence(context: Any, tmp_path: pathlib.Path) -> None:
+    with (Sink(file=tmp_path / 'run.rrd') as sink, Watch(sink, context=context) as watch,
+          pytest.raises(StereoError, match='no node publishes a disparity')):
+        watch.wait_for_nodes(0.2)
+    assert not (tmp_path / 'run.rrd').exists()
+
+
+def test_cameras_are_told_apart_by_their_namespaces_and_any_qos_fits(
+        context: Any, tmp_path: pathlib.Path) -> None:
+    import rclpy
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+    from stereo_msgs.msg import DisparityImage
+
+    publishers = [
+        rclpy.create_node('stereo_bp', namespace=name, context=context).create_publisher(
+            DisparityImage, 'disparity', QoSProfile(
+                depth=1, reliability=reliability, durability=durability))
+        for name, reliability, durability in (
+            ('front', ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE),
+            ('rear', ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL))]
+    with (Sink(file=tmp_path / 'run.rrd') as sink,
+          Watch(sink, ['rear', '/front'], context=context) as watch):
+        watch.wait_for_nodes(LIMIT)
+        assert watch.names == ['front', 'rear']
+        end = time.monotonic() + LIMIT
+        while ' of 0 ' in watch.summary:
+            assert time.monotonic() < end, watch.summary
+            for publisher in publishers:
+                publisher.publish(DisparityImage())
+            time.sleep(0.05)
