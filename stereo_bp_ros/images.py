@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros import device_arrays
+from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import InputError, InputReason, quoted
 
 
@@ -104,7 +105,8 @@ class RawImage:
         known = ENCODINGS.get(self.encoding)
         if known is None:
             raise InputError(InputReason.UNKNOWN_ENCODING, quoted(self.encoding),
-                             'supported are ' + ', '.join(sorted(ENCODINGS)))
+                             'supported are ' + ', '.join(sorted(ENCODINGS))
+                             + did_you_mean(self.encoding, ENCODINGS))
         if self.width < 1 or self.height < 1:
             raise InputError(InputReason.BAD_SIZE, f'{self.width} x {self.height}',
                              'width and height must be at least 1 pixel')

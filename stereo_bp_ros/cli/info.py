@@ -68,29 +68,33 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         shared.print_json(report)
         return 0
+    if 'memory' in report:
+        _print_memory(options, config, report['memory'])
     shared.print_table('Versions', ('package', 'version'), list(report['versions'].items()))
     shared.print_table('Machine', ('', 'value'),
                        [(k, str(v)) for k, v in {
                            **report['machine'], **report['backend'],
                            'preset': report['preset']}.items()], is_text=True)
-    if 'memory' in report:
-        memory = report['memory']
-        shared.print_table(
-            f'Memory for {options.size}, {config.disparity_range} disparities', ('', 'MiB'),
-            [(name, f'{memory[key] / 2**20:.2f}') for name, key in (
-                ('total', 'total_bytes'), ('allowed', 'allowed_bytes'),
-                ('AI 2009 bound, (5 + 10 D) W H values of 4 bytes', 'paper_bound_bytes'))])
-        if options.arrays:
-            shared.print_table('Arrays', ('array', 'shape', 'type', 'MiB'), [
-                (a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],
-                 f'{a["bytes"] / 2**20:.2f}') for a in memory['arrays']])
-        shared.say(*_partitions_text(memory['partitions']).split('\n'))
-        shared.say(f'Tuning (stereo_bp tune): {memory["tuning"]}.')
     return 0
 
 
+def _print_memory(options: argparse.Namespace, config: MatcherConfig, memory: dict[str, Any]
+                  ) -> None:
+    shared.print_table(
+        f'Memory for {options.size}, {config.disparity_range} disparities', ('', 'MiB'),
+        [(name, f'{memory[key] / 2**20:.2f}') for name, key in (
+            ('total', 'total_bytes'), ('allowed', 'allowed_bytes'),
+            ('AI 2009 bound, (5 + 10 D) W H values of 4 bytes', 'paper_bound_bytes'))])
+    if options.arrays:
+        shared.print_table('Arrays', ('array', 'shape', 'type', 'MiB'), [
+            (a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],
+             f'{a["bytes"] / 2**20:.2f}') for a in memory['arrays']])
+    shared.say(*_partitions_text(memory['partitions']).split('\n'))
+    shared.say(f'Tuning (stereo_bp tune): {memory["tuning"]}.')
+
+
 def _print_differences(options: argparse.Namespace, config: MatcherConfig) -> int:
-    """The settings in which a configuration and a preset differ."""
+    """Print the settings in which a configuration and a preset differ."""
     other = MatcherConfig.preset(options.diff)
     own = options.preset or NONE
     changed = {name: [str(operator.attrgetter(name)(one)) for one in (config, other)]
@@ -100,8 +104,7 @@ def _print_differences(options: argparse.Namespace, config: MatcherConfig) -> in
             name: dict(zip(('preset', 'other'), values, strict=True))
             for name, values in changed.items()}})
     else:
-        shared.print_table(f'{len(changed)} settings of {own} differ from those of {options.diff}',
-                           ('setting', own, options.diff),
+        shared.print_table('Settings that differ', ('setting', own, options.diff),
                            [(name, *values) for name, values in changed.items()], is_text=True)
     return 0
 

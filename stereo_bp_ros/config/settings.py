@@ -83,7 +83,8 @@ class Setting:
         except OverflowError:           # a whole number beyond any float
             raise ConfigError(self.name, value, self.limit()) from None
         if self.choices and value not in self.choices:
-            raise ConfigError(self.name, value, self.limit())
+            raise ConfigError(self.name, value,
+                              self.limit() + did_you_mean(str(value), self.choices))
         if self.type in (int, float):
             low = -math.inf if self.minimum is None else self.minimum
             high = math.inf if self.maximum is None else self.maximum

@@ -48,7 +48,8 @@ def test_info_prints_the_total_first_and_arrays_on_request(capsys):
     short = capsys.readouterr().out
     assert main([*arguments, '--arrays']) == 0
     whole = capsys.readouterr().out
-    rows = short.partition('Memory for 320x240')[2].splitlines()
+    rows = short.splitlines()
+    assert rows[0].startswith('Memory for 320x240')
     assert 'total' in rows[4]
     assert 'Arrays' not in short
     assert 'int16' in whole.partition('Arrays')[2]
@@ -61,7 +62,7 @@ def test_info_shows_what_a_preset_changes(capsys):
     assert len(report['settings']) < 20
     assert main(['info', '--preset', 'none', '--set', 'levels=3', '--diff']) == 0
     table = capsys.readouterr().out
-    assert '1 settings of none differ' in table
+    assert table.startswith('Settings that differ')
     assert [word for word in table.split() if word in ('levels', '3', '5')] == ['levels', '3', '5']
     assert main(['info', '--preset', 'road', '--diff', 'raod']) == 2
     assert 'did you mean road?' in capsys.readouterr().err

@@ -272,3 +272,35 @@ def test_an_error_of_a_pair_comes_in_its_place(textured_pair: Any) -> None:
         with pytest.raises(InputError):
             next(frames)
         assert matcher.compute(*pair).disparity is not None
+
+
+def test_a_sequence_that_is_left_early_leaves_the_matcher_free(textured_pair: Any) -> None:
+    pair = textured_pair(64, 32, 5)
+    with StereoMatcher(SMALL) as matcher:
+        frames = matcher.map([pair] * 8, matchers=2)
+        next(frames)
+        frames.close()                  # type: ignore[attr-defined]
+        assert matcher.compute(*pair).disparity is not None
+
+
+def test_threads_that_wait_are_rejected_once_the_matcher_closes(held: Held) -> None:
+    held.matcher._entrance._waits = True
+    errors: list[str] = []
+
+    def second() -> None:
+        try:
+            held.matcher.compute(*held.pair)
+        except RuntimeError as error:
+            errors.append(str(error))
+    held.start(lambda: held.matcher.compute(*held.pair))
+    assert held.inside.wait(LIMIT)
+    waiting = held.start(second)
+    waiting.join(A_WHILE)
+    assert waiting.is_alive()
+    closing = held.start(held.matcher.close)
+    closing.join(A_WHILE)
+    held.leave.set()
+    for thread in (waiting, closing):
+        thread.join(LIMIT)
+    assert errors == ['this matcher is closed']
+    assert held.order == ['frame', 'freed']

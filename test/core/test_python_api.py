@@ -52,13 +52,16 @@ def test_a_matcher_takes_a_preset_by_its_name_and_settings():
     (lambda: MatcherConfig(disparty_range=3), 'did you mean disparity_range'),
     (lambda: MatcherConfig().replace(levls=3), 'did you mean levels'),
     (lambda: NodeConfig(queue_siz=3), 'did you mean queue_size'),
+    (lambda: StereoMatcher(filling='backgroud'), 'did you mean background'),
     (lambda: StereoMatcher(concurrent='queue'), 'one of raise, wait')])
 def test_unknown_names_suggest_the_closest(call, words):
     with pytest.raises(ConfigError, match=words):
         call()
 
 
-def test_an_unknown_output_suggests_the_closest(textured_pair, frame):
+def test_an_unknown_output_or_encoding_suggests_the_closest(textured_pair, frame):
+    with StereoMatcher(**SMALL) as matcher, pytest.raises(InputError, match='did you mean bgr8'):
+        matcher.compute(*textured_pair(64, 32, 5), encoding='bgr')
     with StereoMatcher(**SMALL) as matcher, pytest.raises(StereoError, match='mean confidence'):
         matcher.compute(*textured_pair(64, 32, 5), outputs=('confidance',))
     with pytest.raises(StereoError, match='did you mean depth'):
@@ -115,6 +118,16 @@ def test_a_point_cloud_has_the_valid_points_and_their_colours(frame):
     bits = frame.points[..., 3].view(np.uint32)[known]
     assert np.array_equal(cloud.rgb @ np.array([1 << 16, 1 << 8, 1]), bits)
     assert len(set(cloud.rgb[:, 0].tolist())) > 10
+
+
+def test_points_of_colour_images_of_opencv_are_red_where_these_are(textured_pair):
+    bgr = [np.stack([image // 4, image // 2, image], -1) for image in textured_pair(64, 32, 5)]
+    with StereoMatcher(**SMALL) as matcher:
+        frame = matcher.compute(*bgr, encoding='bgr8', calibration=CALIBRATION,
+                                outputs=('points',))
+    known = np.isfinite(frame.points[..., 2])
+    assert known.sum() > 500
+    assert np.array_equal(frame.point_cloud().rgb, bgr[0][known][:, ::-1])
 
 
 def test_every_output_that_is_told_can_be_saved(frame, tmp_path):
