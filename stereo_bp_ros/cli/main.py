@@ -21,8 +21,8 @@ from stereo_bp_ros.errors import StereoError, visible
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'info', 'demo', 'render',
-         'sensitivity', 'calibrate-check')
+VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', 'info', 'demo',
+         'render', 'sensitivity', 'calibrate-check')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1

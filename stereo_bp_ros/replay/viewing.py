@@ -83,9 +83,10 @@ def _tab(name: str, kinds: Sequence[str]) -> rrb.Horizontal:
         origin=name, contents=['$origin/points', '$origin/camera/**'], name=f'{name} points',
         eye_controls=rrb.EyeControls3D(position=(0, -2, -4), look_target=(0, 0, 8),
                                        eye_up=(0, -1, 0)))
+    row = rrb.Horizontal(*below, column_shares=[2, 3, 2][:len(below)])
     return rrb.Horizontal(
         rrb.Vertical(*_pictures(name, kinds)),
-        rrb.Vertical(space, *([rrb.Horizontal(*below)] if below else [])),
+        rrb.Vertical(space, *([row] if below else [])),
         column_shares=[2, 3], name=name)
 
 

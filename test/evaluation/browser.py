@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 #: Debian's and Ubuntu's names of the browser, and Google's.
@@ -44,7 +45,8 @@ class Browser:
     fetched: addresses that the page asked for.
     """
 
-    def __init__(self, executable: str, folder: pathlib.Path) -> None:
+    def __init__(self, executable: str, folder: pathlib.Path,
+                 options: Sequence[str] = OPTIONS) -> None:
         self.said: list[str] = []
         self.fetched: list[str] = []
         self._numbers = itertools.count(1)
@@ -53,7 +55,7 @@ class Browser:
         down, self._write = os.pipe()
         self._read, up = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, '-c', START, str(down), str(up), executable, *OPTIONS,
+            [sys.executable, '-c', START, str(down), str(up), executable, *options,
              f'--user-data-dir={folder}', 'about:blank'],
             pass_fds=(down, up), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(down)

@@ -1,0 +1,140 @@
+"""What running nodes say of themselves in /diagnostics, in figures for people and scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.context import Context
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+
+from stereo_bp_ros.errors import printable
+from stereo_bp_ros.replay import frames
+from stereo_bp_ros.stamps import header_stamp
+
+#: The statuses of a node, and the words of their levels.
+NAMES = ('input', 'pairing', 'latency', 'device')
+LEVELS = ('ok', 'warning', 'error', 'stale')
+
+Report = tuple[int, Mapping[str, Any]]
+"""The stamp of a report in nanoseconds, and its statuses by their names."""
+
+
+class Statuses:
+    """The last two reports of every node; a context manager with a thread for messages.
+
+    :param context: of rclpy; None: one of its own.
+    """
+
+    def __init__(self, context: Context | None = None) -> None:
+        self._context = context or Context()
+        self._is_own = context is None
+        self._reports: dict[str, tuple[Report | None, Report]] = {}
+        self._closing = threading.Event()
+
+    def __enter__(self) -> Statuses:
+        if self._is_own:
+            rclpy.init(context=self._context, args=[])
+        self._node = Node('stereo_bp_status', context=self._context, enable_rosout=False,
+                          start_parameter_services=False, use_global_arguments=False)
+        self._node.create_subscription(
+            DiagnosticArray, '/diagnostics', self._take,
+            QoSProfile(depth=64, reliability=ReliabilityPolicy.BEST_EFFORT))
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        self._thread = threading.Thread(target=self._spin, name='status', daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join(5)
+        self._executor.shutdown()
+        self._node.destroy_node()
+        if self._is_own:
+            rclpy.try_shutdown(context=self._context)
+
+    def _spin(self) -> None:
+        with contextlib.suppress(ExternalShutdownException):
+            while not self._closing.is_set():
+                self._executor.spin_once(timeout_sec=0.1)
+
+    def _take(self, message: Any) -> None:
+        found: dict[str, dict[str, Any]] = {}
+        for status in message.status:
+            node, _, name = status.name.rpartition(': ')
+            if name in NAMES and node.startswith('/'):
+                found.setdefault(node, {})[name] = status
+        for node, statuses in found.items():
+            if set(statuses) == set(NAMES):
+                _, before = self._reports.get(node, (None, None))
+                self._reports[node] = before, (header_stamp(message), statuses)
+
+    def wait(self, seconds: float, namespaces: set[str]) -> bool:
+        """Until every node that is wanted (none: any) has reported twice; whether it has."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            known = {node.rpartition('/')[0] or '/' for node, (before, _) in self._reports.items()
+                     if before}
+            if known and namespaces <= known:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def figures(self, namespaces: set[str]) -> dict[str, dict[str, Any]]:
+        """Of each node that is wanted: ``figures_of``."""
+        return {node: figures_of(*reports) for node, reports in sorted(self._reports.items())
+                if not namespaces or (node.rpartition('/')[0] or '/') in namespaces}
+
+
+def figures_of(before: Report | None, now: Report) -> dict[str, Any]:
+    """What matters of a node, for JSON; a figure that it does not tell is None.
+
+    :param before: its report before this one, for the rate.
+    """
+    stamp_ns, statuses = now
+    values = {name: {pair.key: printable(pair.value, 500) for pair in status.values}
+              for name, status in statuses.items()}
+    counters = frames.counters(_Message(statuses))
+    rate = None
+    if before is not None and stamp_ns > before[0]:
+        then = frames.counters(_Message(before[1]))
+        rate = 1e9 * (counters['published'] - then['published']) / (stamp_ns - before[0])
+    dropped = {what: {reason: count for reason, count in frames.drops(counters, what).items()
+                      if count} for what in ('left', 'right', 'pairs')}
+    worst = max(status.level[0] for status in statuses.values())
+    return {
+        'level': LEVELS[worst], 'state': values['device'].get('state'),
+        **{name: {'level': LEVELS[status.level[0]], 'message': printable(status.message, 1000)}
+           for name, status in statuses.items()},
+        'received': {side: counters[f'received {side}'] for side in ('left', 'right')},
+        'pairs': counters['pairs'], 'published': counters['published'], 'rate_hz': rate,
+        'latency_ms': {share: _number(values['latency'].get(f'{share} ms'))
+                       for share in ('p50', 'p95', 'p99')},
+        'dropped': {what: reasons for what, reasons in dropped.items() if reasons},
+        'vertical_offset_px': _number(values['input'].get('vertical offset px')),
+        **{name: values['device'].get(name) for name in (
+            'backend', 'why', 'preset', 'disparities', 'size', 'memory')}}
+
+
+class _Message:
+    """Of these statuses alone."""
+
+    def __init__(self, statuses: Mapping[str, Any]) -> None:
+        self.status = list(statuses.values())
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or 'nan')
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
