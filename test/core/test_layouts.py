@@ -53,13 +53,13 @@ def of_the_page(repository: pathlib.Path, directions: str) -> dict[str, str]:
 def test_the_nodes_page_has_what_the_node_publishes(repository: pathlib.Path) -> None:
     assert TOPICS.items() <= of_the_page(repository, 'in|out').items()
     pytest.importorskip('rclpy')
-    from stereo_bp_ros.node.publishing import LATENCY, LATENCY_MS
+    from stereo_bp_ros.node.publishing import CORRECTED_INFO, LATENCY, LATENCY_MS
     from stereo_bp_ros.node.publishing import TOPICS as PUBLISHED
 
     listed = of_the_page(repository, 'out')
     for name, topic in PUBLISHED.items():
         assert listed.pop(name) == f'{topic.kind.__module__.split(".")[0]}/{topic.kind.__name__}'
-    assert set(listed) == {LATENCY, LATENCY_MS, '/diagnostics'}
+    assert set(listed) == {CORRECTED_INFO, LATENCY, LATENCY_MS, '/diagnostics'}
 
 
 def test_every_display_of_rviz_takes_its_topic_as_it_is_published(rviz: Any) -> None:
