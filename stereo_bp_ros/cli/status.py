@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             shared.print_json(figures)
         elif options.once or not sys.stdout.isatty():
             for node, found in figures.items():
-                shared.print_table(node, ('', ''), lines(found), is_text=True)
+                shared.print_table(node, ('', 'value'), lines(found), is_text=True)
         else:
             with contextlib.suppress(KeyboardInterrupt), Live(auto_refresh=False) as live:
                 while True:

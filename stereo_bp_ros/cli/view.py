@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import signal
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
@@ -51,6 +52,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def run(options: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)       # an orderly end, too
     options.view = options.view or not viewer.is_wanted(options)
     if options.recording:
         if options.save or options.namespace:

@@ -24,7 +24,7 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.context import Context
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
-from rclpy.node import Node
+from rclpy.node import Node, NodeNameNonExistentError
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, PointCloud2
@@ -173,7 +173,9 @@ class Watch:
         return [(topic, one.node_namespace, one.node_name)
                 for topic, kinds in self._node.get_topic_names_and_types()
                 if 'stereo_msgs/msg/DisparityImage' in kinds
-                for one in self._node.get_publishers_info_by_topic(topic)]
+                for one in self._node.get_publishers_info_by_topic(topic)
+                # For a moment DDS knows a publisher, and not yet whose it is.
+                if one.node_namespace.startswith('/')]
 
     def _look(self) -> None:
         """Subscribe to what has come since."""
@@ -193,7 +195,7 @@ class Watch:
 
     def _find_topics(self, camera: Camera, name: str, namespace: str) -> None:
         """A node that is not active yet subscribes to no images."""
-        with contextlib.suppress(rclpy._rclpy_pybind11.NodeNameNonExistentError):
+        with contextlib.suppress(NodeNameNonExistentError):
             published = self._node.get_publisher_names_and_types_by_node(name, namespace)
             for kind, (end, message) in RESULTS.items():
                 for topic, _ in published:

@@ -105,3 +105,28 @@ def test_cameras_are_told_apart_by_their_namespaces_and_any_qos_fits(
             for publisher in publishers:
                 publisher.publish(DisparityImage())
             time.sleep(0.05)
+
+
+def test_a_publisher_whose_node_is_not_known_yet_is_left_for_later(
+        context: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import rclpy
+    from rclpy.node import Node
+    from stereo_msgs.msg import DisparityImage
+
+    late = rclpy.create_node('stereo_bp', namespace='late', context=context)
+    late.create_publisher(DisparityImage, 'disparity', 1)
+    asked = Node.get_publishers_info_by_topic
+
+    def strangers(node: Node, topic: str) -> list[Any]:
+        found = asked(node, topic)
+        if calls.append(topic) or len(calls) < 4:
+            for one in found:
+                one.node_namespace, one.node_name = '_NODE_NAMESPACE_UNKNOWN_', 'unknown'
+        return found
+
+    calls: list[str] = []
+    monkeypatch.setattr(Node, 'get_publishers_info_by_topic', strangers)
+    with Sink(file=tmp_path / 'run.rrd') as sink, Watch(sink, ['late'], context=context) as watch:
+        watch.wait_for_nodes(LIMIT)
+        assert watch.names == ['late']
+    late.destroy_node()
