@@ -13,6 +13,7 @@ import ctypes
 import http.client
 import http.server
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -111,6 +112,8 @@ def opened(options: argparse.Namespace, *, waits: bool = True) -> Iterator[Sink 
             yield sink
         if viewer and waits:
             viewer.wait()
+        elif viewer:
+            viewer.check()
 
 
 def show_file(options: argparse.Namespace, recording: pathlib.Path) -> None:
@@ -126,6 +129,7 @@ class Viewer:
 
     :param recording: a file to open.
     url: where frames are sent to.
+    folder: its configuration and log, as long as it runs.
     """
 
     def __init__(self, options: argparse.Namespace, recording: pathlib.Path | None = None) -> None:
@@ -148,7 +152,7 @@ class Viewer:
 
     def __enter__(self) -> Viewer:
         with contextlib.ExitStack() as stack:
-            self._folder = pathlib.Path(stack.enter_context(
+            self.folder = pathlib.Path(stack.enter_context(
                 tempfile.TemporaryDirectory(prefix='stereo_bp_view_')))
             self._start(stack)
             self._stack = stack.pop_all()
@@ -162,11 +166,9 @@ class Viewer:
         if found is None or found.origin is None:
             raise StereoError('rerun-sdk is installed without its viewer (rerun_cli)')
         program = str(pathlib.Path(found.origin).parent / 'rerun')
-        # The user's own choice stays as it is.
-        environment = {**os.environ, 'XDG_CONFIG_HOME': str(self._folder)}
-        log = stack.enter_context((self._folder / 'log').open('w', encoding='utf-8'))
-        subprocess.run([program, 'analytics', 'disable'], env=environment, stdout=log, stderr=log,
-                       stdin=subprocess.DEVNULL, timeout=START_LIMIT_S, check=True)
+        self._refuse_analytics()
+        environment = {**os.environ, 'XDG_CONFIG_HOME': str(self.folder)}
+        log = stack.enter_context((self.folder / 'log').open('w', encoding='utf-8'))
         command = [program, *([str(self._recording)] if self._recording else []),
                    '--bind', self._address, '--port', str(self._port),
                    '--memory-limit', self._limit, '--server-memory-limit', self._limit]
@@ -189,6 +191,15 @@ class Viewer:
             stack.callback(page.shutdown)
             say(f'the view is at http://{self._name}:{self._web}')
 
+    def _refuse_analytics(self) -> None:
+        """As ``rerun analytics disable``, for this process alone; the command counts itself."""
+        config = self.folder / 'rerun/analytics.json'
+        config.parent.mkdir()
+        config.write_text(json.dumps({
+            'analytics_enabled': False, 'analytics_id': '', 'metadata': {},
+            'config_file_path': str(config), 'data_dir_path': str(self.folder / 'analytics')}),
+            encoding='utf-8')
+
     def _wait_until_ready(self) -> None:
         end = time.monotonic() + START_LIMIT_S
         while time.monotonic() < end:
@@ -198,10 +209,20 @@ class Viewer:
                     (self._name, self._port), 1):
                 return
             time.sleep(0.05)
-        text = (self._folder / 'log').read_text('utf-8', 'replace')
+        raise self._failure()
+
+    def _failure(self) -> StereoError:
+        text = (self.folder / 'log').read_text('utf-8', 'replace')
         lines = re.sub(r'\x1b\[[0-9;]*m', '', text).strip().splitlines()
-        raise StereoError('the viewer does not start: '
-                          + (lines[-1] if lines else 'it says nothing'))
+        return StereoError('the viewer has ended: ' + (lines[-1] if lines else 'it says nothing'))
+
+    def check(self) -> None:
+        """Reject a viewer that has ended by an error, for instance without a display.
+
+        :raises StereoError: names what it says.
+        """
+        if self._process.poll():
+            raise self._failure()
 
     def _stop(self) -> None:
         self._process.terminate()
@@ -222,6 +243,7 @@ class Viewer:
                     'the view stays until its window is closed, or Ctrl-C')
         with contextlib.suppress(KeyboardInterrupt):
             self._process.wait()
+            self.check()
 
 
 def _free_port(host: str, port: int = 0) -> int:

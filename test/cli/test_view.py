@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import json
 import pathlib
 import socket
 import sys
@@ -132,10 +133,14 @@ ELSEWHERE = '127.0.0.2'
 
 def test_the_viewer_answers_on_this_machine_alone_and_its_page_may_not_tell_others(
         options, tmp_path, monkeypatch):
-    monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
+    for name in ('XDG_CONFIG_HOME', 'XDG_DATA_HOME'):
+        monkeypatch.setenv(name, str(tmp_path))
     with viewer.Viewer(options) as shown, Sink(url=shown.url) as sink:
         live(sink)
         assert sink.flush()
+        own = shown.folder
+        assert not json.loads((own / 'rerun/analytics.json').read_text())['analytics_enabled']
+        assert 'usage data' not in (own / 'log').read_text()
         for port in (options.web, options.web + 1):
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((ELSEWHERE, port), 5)
@@ -157,6 +162,7 @@ def test_the_viewer_answers_on_this_machine_alone_and_its_page_may_not_tell_othe
         assert shown.is_open
     assert not shown.is_open
     assert not list(tmp_path.iterdir())         # the user's own choice is as it was
+    assert not own.exists()
 
 
 def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -204,3 +210,13 @@ def test_the_names_of_cameras_are_tabs_and_those_of_matchers_rows():
 def test_a_recording_is_a_file_like_any_output(tmp_path, capsys):
     assert 'there is no folder' in said(
         ['view', '--save', str(pathlib.Path(tmp_path, 'none', 'run.rrd'))], capsys)
+
+
+def test_a_display_that_cannot_be_opened_is_a_sentence(monkeypatch, tmp_path, capsys):
+    path = tmp_path / 'run.rrd'
+    with Sink(file=path) as sink:
+        live(sink)
+    monkeypatch.delenv('WAYLAND_DISPLAY', raising=False)
+    monkeypatch.setenv('DISPLAY', ':4711')
+    assert main(['view', str(path)]) == 2
+    assert 'stereo_bp view: the viewer has ended: ' in capsys.readouterr().err
