@@ -61,7 +61,8 @@ sys.exit(main(matcher_factory=Lost))
 #: A node without standard output and error, with something in C that fails when the interpreter
 #: destroys it, which is the last of all, like a participant of DDS beside peers that were killed.
 CLOSED_NODE = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)    # the tests themselves may run under nohup
 os.close(1)
 os.close(2)
 sys.stdout = sys.stderr = None
