@@ -300,20 +300,6 @@ inline unsigned __vabsdiffu4(unsigned a, unsigned b) {
         result |= unsigned(std::abs(int(a >> i & 0xff) - int(b >> i & 0xff))) << i;
     return result;
 }
-template <typename Function> unsigned host_bytes(const Function& of, unsigned a, unsigned b) {
-    unsigned result = 0;
-    for (int i = 0; i < 32; i += 8) result |= unsigned(of(a >> i & 0xff, b >> i & 0xff)) << i;
-    return result;
-}
-inline unsigned __vmaxu4(unsigned a, unsigned b) {
-    return host_bytes([](int x, int y) { return std::max(x, y); }, a, b);
-}
-inline unsigned __vaddus4(unsigned a, unsigned b) {
-    return host_bytes([](int x, int y) { return std::min(x + y, 255); }, a, b);
-}
-inline unsigned __vsubus4(unsigned a, unsigned b) {
-    return host_bytes([](int x, int y) { return std::max(x - y, 0); }, a, b);
-}
 inline unsigned __vneg2(unsigned a) {
     return host_halves([&](int i) { return -host_half(a, i); });
 }
