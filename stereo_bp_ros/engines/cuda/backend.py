@@ -96,7 +96,7 @@ class CudaBackend(Backend[Plan]):
     def _create(self, plan: Plan) -> Engine:
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
         # Plans are made without a word; a file that is of no use is told once, here.
-        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        with_levels = plan.with_levels
         tuning.for_engine(with_levels.config, with_levels.parts.width, with_levels.parts.height,
                           self.device)
         return CudaEngine(plan)
@@ -146,7 +146,7 @@ class CudaTools:
                 if issubclass(matching, Tunable) else (0, 0))
 
     def tuning_state(self, plan: Plan) -> str:
-        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        with_levels = plan.with_levels
         return tuning.look_up(with_levels.config, with_levels.parts.width,
                               with_levels.parts.height, self._device).reason
 
@@ -160,7 +160,7 @@ class CudaTools:
         width, height = geometry.rectified_size(config, width, height)
         config = config.replace(rectify=False)
         plan = self._backend.fit(config, width, height)
-        with_levels = programs.matching('cuda', plan.config).with_levels(plan)
+        with_levels = plan.with_levels
         if with_levels is not plan:
             config, width, height = plan.config.coarse, with_levels.width, with_levels.height
         tuned = tuner.tune(config, width, height, with_levels.parts, progress, afresh)

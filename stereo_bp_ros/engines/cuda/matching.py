@@ -41,7 +41,7 @@ class CudaMatching(Matching[Plan]):
 
     @classmethod
     def with_levels(cls, plan: Plan) -> Plan:
-        """The plan whose levels are tuned: this one, or that of a first pass."""
+        """See ``Plan``."""
         return plan
 
     @classmethod

@@ -33,6 +33,12 @@ class Plan(backend.Plan):
     tilings: tuple[tuple[int, Tiling], ...]
     launches: tuple[Launch, ...]
 
+    @property
+    def with_levels(self) -> Plan:
+        """The plan whose levels are tuned: this one, or that of a first pass."""
+        with_levels: Plan = programs.matching('cuda', self.config).with_levels(self)
+        return with_levels
+
 
 def resolve(config: MatcherConfig, device: Properties = TYPICAL) -> ResolvedConfig:
     """The configuration with which a device matches reduced images.
@@ -69,8 +75,7 @@ def tuned_plan(config: MatcherConfig, width: int, height: int, device: Propertie
     """As ``plan_of``, with what the tuner has found on this machine where no tilings are given."""
     if tilings is not None:
         return plan_of(config, width, height, device, tilings, parts)
-    untuned = plan_of(config, width, height, device, None, parts)
-    with_levels = programs.matching('cuda', untuned.config).with_levels(untuned)
+    with_levels = plan_of(config, width, height, device, None, parts).with_levels
     tuned = tuning.look_up(with_levels.config, with_levels.parts.width, with_levels.parts.height,
                            device)
     return plan_of(config, width, height, device, tuned.tilings, parts, tuned.settings)

@@ -66,7 +66,7 @@ class _Offer(NamedTuple):
 class OffsetMonitor:
     """Follows how the rows of a node's pairs miss each other; for any number of threads.
 
-    ``offer`` only keeps the images: ``measure`` takes some 50 ms, in another thread than frames.
+    ``offer`` only keeps the images: ``measure`` takes some 90 ms, in another thread than frames.
 
     :param conditions: is told of rows that miss each other by too much.
     """

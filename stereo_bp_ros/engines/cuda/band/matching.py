@@ -103,18 +103,12 @@ class Band(CudaMatching):
         compiler.kernel(self._device, *halved(grey == 'grey')).launch(
             stream, (-(-width // BLOCK[0]), -(-height // BLOCK[1]), 2), BLOCK, 0, launch)
         self._preprocess.enqueue(stream, 'values', False, False, 0)
-        steps = _steps(wanted)
+        # Left-right check and median may be changed while the engine runs.
+        steps = refine.steps(self._coarse, (), is_reduced=True)._replace(
+            right=wanted.right, median=wanted.median)
         self._matching.enqueue(stream, self._preprocess.result('values'), False, steps,
                                self._refine.frame())
         self._refine.enqueue(stream, steps)
-
-
-def _steps(wanted: refine.Steps) -> refine.Steps:
-    """Those of the first pass, from the second one's."""
-    return wanted._replace(
-        outputs=frozenset(), fraction=False, costs=False, texture=False, speckles=False,
-        fills=True, planes=False, passes=0, averages=False, judges=False, contrast=False,
-        keeps=True)
 
 
 def halved(has_whole_grey: bool) -> tuple[str, str]:
