@@ -9,16 +9,15 @@ import collections
 import dataclasses
 import threading
 
-import cv2
 import numpy as np
 
 from stereo_bp_ros import calibration_checks as checks
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.findings import Finding, believe
-from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.node.diagnostics.greys import RectifiedGreys
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.road_plane import fit_road, height_above
 from stereo_bp_ros.row_correction import RowCorrection, undo_rows
@@ -96,7 +95,7 @@ class CalibrationMonitor:
         """Forget everything."""
         with self._lock:
             self._pairs: collections.deque[_Pair] = collections.deque(maxlen=2)
-            self._history = _History()
+            self._history, self._greys = _History(), RectifiedGreys()
             self._conditions.clear(CALIBRATION_DRIFT)
 
     def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
@@ -125,7 +124,7 @@ class CalibrationMonitor:
         """
         with self._lock:
             self._camera_height = camera_height
-            pairs, history = list(self._pairs), self._history
+            pairs, history, greys = list(self._pairs), self._history, self._greys
             if len(pairs) < 2 or history.is_recent(pairs[1].stamp_ns):
                 return
             self._pairs.clear()
@@ -133,7 +132,7 @@ class CalibrationMonitor:
         if before.calibration != now.calibration or before.stamp_ns >= now.stamp_ns:
             self.clear()
             return
-        measurement = _measure(before, now)
+        measurement = _measure(before, now, greys)
         with self._lock:
             if self._history is not history:        # cleared in the meantime
                 return
@@ -148,9 +147,10 @@ class CalibrationMonitor:
             return self._history.report()
 
 
-def _measure(before: _Pair, now: _Pair) -> _Measurement:
+def _measure(before: _Pair, now: _Pair, greys: RectifiedGreys) -> _Measurement:
     last, seconds = before.config.max_disparity, (now.stamp_ns - before.stamp_ns) * 1e-9
-    left, right, later_left, later_right = _greys(before, now)
+    (left, right), (later_left, later_right) = (
+        _matched(pair, greys) for pair in (before, now))
     points, _ = match_points(left, right, before.calibration, last)
     offset = None
     if MIN_MOTION_S <= seconds <= MAX_MOTION_S and left.shape == later_left.shape:
@@ -159,20 +159,11 @@ def _measure(before: _Pair, now: _Pair) -> _Measurement:
                         _height(now))
 
 
-def _greys(*pairs: _Pair) -> list[np.ndarray]:
-    """uint8 H x W, left and right of each pair, rectified."""
-    found = []
-    for side in SIDES:
-        maps = None
-        for k, pair in enumerate(pairs):
-            image = pair.left if side == 'left' else pair.right
-            grey = to_8_bits(image, pair.config.mono16_scale)
-            if pair.rectification is not None:
-                if maps is None or pair.rectification != pairs[k - 1].rectification:
-                    maps = pair.rectification.maps(side)
-                grey = cv2.remap(grey, *maps, cv2.INTER_LINEAR)
-            found.append(undo_rows(grey, pair.correction) if side == 'right' else grey)
-    return found[::2] + found[1::2]
+def _matched(pair: _Pair, greys: RectifiedGreys) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 H x W, left and right, as they are matched."""
+    left, right = (greys.of(side, image, pair.config, pair.rectification)
+                   for side, image in zip(SIDES, (pair.left, pair.right), strict=True))
+    return left, undo_rows(right, pair.correction)
 
 
 def _height(pair: _Pair) -> float | None:

@@ -6,7 +6,6 @@ import dataclasses
 import threading
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 
 from stereo_bp_ros import checks, geometry
@@ -17,6 +16,7 @@ from stereo_bp_ros.errors import Doubt, ignored_keys
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.node.diagnostics.greys import RectifiedGreys
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.row_correction import (
     CONTRADICTION,
@@ -79,8 +79,7 @@ class OffsetMonitor:
     def clear(self) -> None:
         """Forget everything: what is measured next is what a drift is compared with."""
         with self._lock:
-            self._maps: tuple[Rectification, dict[str, tuple[np.ndarray, np.ndarray]]] | None = (
-                None)
+            self._greys = RectifiedGreys()
             self._pair: _Offer | None = None
             self._rows: _Rows | None = None
             self._exchanged: list[checks.Finding] = []
@@ -122,8 +121,8 @@ class OffsetMonitor:
                 self._rows = None
             elif self._rows is None or self._rows.camera != pair.camera:
                 self._rows = _Rows(pair.camera)
-            rows = self._rows
-        left, right = (self._grey(side, image, config, pair.camera.rectification)
+            rows, greys = self._rows, self._greys
+        left, right = (greys.of(side, image, config, pair.camera.rectification)
                        for side, image in zip(SIDES, (pair.left, pair.right), strict=True))
         reach = config.min_disparity, config.max_disparity
         shows_rows = False
@@ -171,18 +170,6 @@ class OffsetMonitor:
         """Why pairs have to be rejected by what was measured; empty where they need not."""
         with self._lock:
             return self._exchanged if self._exchanged_pairs >= EXCHANGED_PAIRS else []
-
-    def _grey(self, side: str, image: RawImage, config: MatcherConfig,
-              rectification: Rectification | None) -> np.ndarray:
-        """uint8, rectified; the maps of the latest rectification are kept."""
-        grey = to_8_bits(image, config.mono16_scale)
-        if rectification is None:
-            return grey
-        maps = self._maps
-        if maps is None or maps[0] != rectification:
-            maps = self._maps = rectification, {
-                side: rectification.maps(side) for side in SIDES}
-        return cv2.remap(grey, *maps[1][side], cv2.INTER_LINEAR)
 
     def report(self, mode: str = 'off') -> dict[str, str]:
         """Keys and values for people; empty where nothing was measured.
