@@ -20,6 +20,7 @@ from stereo_bp_ros.errors import StereoError, visible
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+    from types import ModuleType
 
 VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', 'info', 'demo',
          'render', 'sensitivity', 'calibrate-check')
@@ -47,6 +48,11 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(self.prog, f'{message} ({self.prog} --help shows the usage)')
 
 
+def verb_module(name: str) -> ModuleType:
+    """The module of a verb, e.g. ``cli/calibrate_check.py`` of ``calibrate-check``."""
+    return importlib.import_module(f'stereo_bp_ros.cli.{name.replace("-", "_")}')
+
+
 def build_parser(only: str | None = None) -> Parser:
     """The parser of every verb; each verb module has HELP, NEEDS, add_arguments and run.
 
@@ -59,7 +65,7 @@ def build_parser(only: str | None = None) -> Parser:
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     from stereo_bp_ros.cli.options import missing
     for name in [only] if only else VERBS:
-        verb = importlib.import_module(f'stereo_bp_ros.cli.{name.replace("-", "_")}')
+        verb = verb_module(name)
         lacking = missing(verb.NEEDS)
         child = verbs.add_parser(
             name, help=f'{verb.HELP} (not here: {lacking})' if lacking else verb.HELP,
