@@ -8,7 +8,6 @@ import pathlib
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.context import Context
