@@ -63,7 +63,7 @@ def test_unequal_counts_name_both_and_the_first_image_without_a_partner(
         folder: pathlib.Path) -> None:
     (folder / 'front/b_9.png').unlink()
     with pytest.raises(ValueError, match=(
-            "'front/a_.*' fits 3 images and 'front/b_.*' 2: front/a_9.png has no partner")):
+            r"'front/a_.*' fits 3 images and 'front/b_.*' 2: front/a_9.png has no partner")):
         open_dataset(folder, globs=GLOBS)
 
 
