@@ -63,8 +63,9 @@ UNEXPLAINED_PX, CELLS = 0.05, 8
 #: Least standard deviation of a point, pixels.
 MIN_POINT_SIGMA = 0.05
 
-#: By how much a term must lower the sum of squares, in variances: three standard deviations.
-TERM_PENALTY = 9.0
+#: By how much a term must lower the sum of squares, in variances: three standard deviations, and
+#: one where the estimate has it already. With one threshold for both, terms come and go.
+TERM_PENALTY, KEPT_PENALTY = 9.0, 1.0
 
 #: Rounds of reweighting, and residual, in standard deviations, from which a point has no weight.
 ROUNDS, TUKEY = 15, 4.685
@@ -337,7 +338,9 @@ class RowEstimator:
 
     def _conclude(self, pair: _Pair, pairs: int, time_s: float) -> None:
         """Choose the terms, and what to undo from now on."""
-        best = _chosen(self._known)
+        before = self.state.estimate
+        best = _chosen(self._known, np.array(before.terms) != 0 if before is not None
+                       else np.zeros(len(TERMS), bool))
         rows, sigmas = np.abs(self._places @ best.mean), self._sigmas_at(best.covariance)
         largest = int(rows.argmax())
         is_significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
@@ -387,17 +390,21 @@ def _terms_at(x: np.ndarray, y: np.ndarray, camera: RowCorrection) -> np.ndarray
     return np.stack([np.ones_like(u), u, v, u * v, v * v], axis=1)
 
 
-def _chosen(known: _Gaussian) -> _Gaussian:
+def _chosen(known: _Gaussian, before: np.ndarray) -> _Gaussian:
     """The estimate with the terms that a penalty for each keeps; others are 0.
 
     An information criterion: without terms z the sum of squares rises by
     ``mean_z^T covariance_zz^-1 mean_z``.
+
+    before: bool 5, the terms that were chosen last.
     """
+    penalties = np.where(before, KEPT_PENALTY, TERM_PENALTY)
+
     def criterion(kept: tuple[int, ...]) -> float:
         left_out = [k for k in range(len(TERMS)) if k not in kept]
         mean = known.mean[left_out]
         return float(mean @ np.linalg.solve(known.covariance[np.ix_(left_out, left_out)], mean)
-                     ) + TERM_PENALTY * len(kept)
+                     ) + float(penalties[list(kept)].sum())
 
     kept = min((subset for count in range(len(TERMS) + 1)
                 for subset in itertools.combinations(range(len(TERMS)), count)), key=criterion)

@@ -11,7 +11,7 @@
   stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --choose downscale=2
   stereo_bp evaluate kitti2012/ --preset road --sweep census_weight=0.5:1.5 --trials 60
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
-  stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
+  stereo_bp evaluate recording/ --preset road --save evaluation.rrd
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
 Folders may be laid out as Middlebury (2001 to 2021), ETH3D, KITTI 2012 or 2015, DrivingStereo,
@@ -25,7 +25,6 @@ figure.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -48,7 +47,7 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.outputs import check_files, check_folder
+from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.errors import StereoError, shown
@@ -61,7 +60,6 @@ from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, examine_i
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
 if TYPE_CHECKING:
-    from stereo_bp_ros.evaluation.recording import Recording
     from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
@@ -132,9 +130,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='write report.json and report.html, one page with plots, the worst '
                              'frames and some of all, and a map of the errors (the page needs '
                              'jinja2 and matplotlib)')
-    parser.add_argument('--mcap', type=pathlib.Path, metavar='FILE',
-                        help='write a recording that Foxglove opens: image, disparity, error, '
-                             'truth, confidence and figures of each pair (needs rosbags)')
     evaluate_scale.add_arguments(parser)
     shared.add_topic_options(parser)
     shared.add_matcher_options(parser)
@@ -196,13 +191,10 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         _log.warning('%s', finding)
     if options.sweep:
         return evaluate_sweep.run(options, method, sources)
-    recording = _recording(options)
     results = Results()
     stopped: BaseException | None = None
-    with (recording or contextlib.nullcontext(),
-          evaluate_scale.start(options, configs, names, method, sources,
-                               [*([recording.collect] if recording else []),
-                                *([functools.partial(_show, sink)] if sink else [])]
+    with (evaluate_scale.start(options, configs, names, method, sources,
+                               [functools.partial(_show, sink)] if sink else []
                                ) as (found, run_),
           shared.progress_bar() as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
@@ -258,24 +250,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     if stopped:
         raise stopped
     return 0 if all(one.passed for one in verdicts) else 1
-
-
-def _recording(options: argparse.Namespace) -> Recording | None:
-    """What --mcap asks for.
-
-    :raises ValueError, StereoError: it cannot be written, or pairs are judged elsewhere.
-    """
-    if options.mcap is None:
-        return None
-    if options.workers or options.scheduler:
-        raise ValueError('--mcap and --workers or --scheduler exclude each other: pictures do not '
-                         'travel')
-    if options.mcap.suffix != '.mcap':
-        raise ValueError(f'--mcap {shown(str(options.mcap))} has to end in .mcap')
-    check_files({'--mcap': options.mcap})
-    shared.require('rosbags')
-    from stereo_bp_ros.evaluation.recording import Recording
-    return Recording(options.mcap)
 
 
 def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> None:

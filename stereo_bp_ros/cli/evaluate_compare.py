@@ -28,8 +28,8 @@ ABOUT = ('source', 'date', 'matcher', 'backend', 'devices', 'repeat', 'workers',
 #: Options that match something, and their values where the command line does not name them.
 REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
            'confidence': False, 'consistency': False, 'corridor': None, 'json_lines': False,
-           'sweep': [], 'choose': [], 'workers': 0, 'scheduler': '', 'mcap': None,
-           'skip_unreadable': False}
+           'sweep': [], 'choose': [], 'workers': 0, 'scheduler': '', 'view': False,
+           'web': None, 'save': None, 'skip_unreadable': False}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -90,7 +90,8 @@ def test_both_reports_say_what_they_are_and_where_they_differ(reports, tmp_path,
 
 @pytest.mark.parametrize(('arguments', 'words'), [
     (['--preset', 'road'], '--preset'), (['--output', 'x'], '--output'),
-    (['--json-lines'], '--json-lines'), (['--limit', '3'], '--limit')])
+    (['--json-lines'], '--json-lines'), (['--limit', '3'], '--limit'),
+    (['--save', 'x.rrd'], '--save'), (['--web', '9090'], '--web')])
 def test_options_that_match_something_do_not_go_with_it(arguments, words, capsys):
     assert main(['evaluate', '--compare', 'a.json', 'b.json', *arguments]) == 2
     error = capsys.readouterr().err

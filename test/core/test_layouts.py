@@ -1,8 +1,7 @@
-"""The layouts for rviz2 and Foxglove: well formed, and on topics of the node in their types."""
+"""The layout for rviz2: well formed, and on topics of the node in their types."""
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 from typing import Any
@@ -11,35 +10,21 @@ import pytest
 import yaml
 
 from stereo_bp_ros.evaluation.bags import FRAME_IDS
-from stereo_bp_ros.node.diagnostics.monitors import STAGES
 
-#: What the layouts may show.
+#: What the layout may show.
 TOPICS = {
     'left/image_rect': 'sensor_msgs/Image', 'left/camera_info': 'sensor_msgs/CameraInfo',
-    'disparity_color': 'sensor_msgs/Image', 'points2': 'sensor_msgs/PointCloud2',
-    'latency': 'diagnostic_msgs/DiagnosticArray',
-    '/diagnostics': 'diagnostic_msgs/DiagnosticArray'}
+    'disparity_color': 'sensor_msgs/Image', 'points2': 'sensor_msgs/PointCloud2'}
 
 #: Classes of Humble's rviz_default_plugins, with the type that a display subscribes to.
 DISPLAYS = {'rviz_default_plugins/Image': 'sensor_msgs/Image',
             'rviz_default_plugins/PointCloud2': 'sensor_msgs/PointCloud2',
             'rviz_default_plugins/Axes': ''}
 
-#: Kinds of panels of Foxglove, with the types that they show.
-KINDS = {'Image': {'sensor_msgs/Image', 'sensor_msgs/CameraInfo'},
-         '3D': {'sensor_msgs/PointCloud2'},
-         'Plot': {'diagnostic_msgs/DiagnosticArray'},
-         'DiagnosticSummary': {'diagnostic_msgs/DiagnosticArray'}}
-
 
 @pytest.fixture
 def rviz(repository: pathlib.Path) -> Any:
     return yaml.safe_load((repository / 'config/stereo_bp.rviz').read_text())
-
-
-@pytest.fixture
-def foxglove(repository: pathlib.Path) -> Any:
-    return json.loads((repository / 'config/stereo_bp.foxglove.json').read_text())
 
 
 def of_the_page(repository: pathlib.Path, directions: str) -> dict[str, str]:
@@ -79,28 +64,5 @@ def test_every_display_of_rviz_takes_its_topic_as_it_is_published(rviz: Any) -> 
     assert shown >= {'left/image_rect', 'disparity_color', 'points2'}
 
 
-def test_every_panel_of_foxglove_is_laid_out_and_takes_the_type_of_its_topics(foxglove: Any
-                                                                              ) -> None:
-    shown, layout = set(), json.dumps(foxglove['layout'])
-    for name, panel in foxglove['configById'].items():
-        paths = [*panel.get('imageMode', {}).values(), *panel.get('topics', ()),
-                 *(path['value'] for path in panel.get('paths', ())),
-                 *([panel['topicToRender']] if 'topicToRender' in panel else ())]
-        topics = [path.partition('.')[0] for path in paths]
-        topics = [topic if topic in TOPICS else topic.removeprefix('/') for topic in topics]
-        assert topics
-        assert layout.count(f'"{name}"') == 1
-        assert {TOPICS[topic] for topic in topics} <= KINDS[name.partition('!')[0]]
-        shown.update(topics)
-    assert shown == set(TOPICS)
-
-
-def test_foxglove_plots_stages_that_latency_has(foxglove: Any) -> None:
-    keys = [re.search(r'\{key=="(\w+)"\}', path['value'])[1]
-            for path in foxglove['configById']['Plot!latency']['paths']]
-    assert set(keys) <= {*STAGES, 'total', 'age'}
-
-
-def test_the_layouts_look_from_the_frame_of_a_replay(rviz: Any, foxglove: Any) -> None:
+def test_the_layout_looks_from_the_frame_of_a_replay(rviz: Any) -> None:
     assert rviz['Visualization Manager']['Global Options']['Fixed Frame'] == FRAME_IDS['left']
-    assert foxglove['configById']['3D!points']['followTf'] == FRAME_IDS['left']

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -229,6 +230,17 @@ def test_an_unmoved_correction_does_not_change() -> None:
         values.append(pairs.estimator.correction(pairs.time_s))
     assert len(set(values)) <= 4
     assert pairs.estimator.state.corrected_s is not None
+
+
+@pytest.mark.parametrize('terms', [(1, 0, 0, 0.5, 0), (1, 0, 0, 0, 1.2)])
+def test_a_term_that_is_about_as_large_as_needed_does_not_come_and_go(
+        terms: Sequence[float]) -> None:
+    pairs = Pairs()
+    targets = []
+    for _ in range(70):
+        pairs.see(terms)
+        targets.append(pairs.estimator.target)
+    assert sum(one != other for one, other in itertools.pairwise(targets[10:])) <= 3
 
 
 CONTRADICTORY: dict[str, Callable[[Pairs], np.ndarray]] = {
