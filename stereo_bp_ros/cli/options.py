@@ -287,7 +287,7 @@ def _load_preset(options: argparse.Namespace, values: Mapping[str, Value],
     options.why_preset = getattr(options, 'why_preset', '')
     if options.preset == AUTO:
         machine = MatcherConfig.from_mapping({name: value for name, value in values.items()
-                                              if name in ('backend', 'device_id', 'num_threads')})
+                                              if name in engines.OF_MACHINE})
         try:
             options.preset, options.why_preset = engines.best_preset(machine, *size)
         except BackendUnavailable:      # as whoever wants to match is told

@@ -220,7 +220,7 @@ def by_globs(folder: Path, left_glob: str, right_glob: str) -> list[Entry]:
 def _fitting(folder: Path, pattern: str) -> list[Path]:
     try:
         found = [path for path in folder.glob(pattern) if path.is_file()]
-    except (NotImplementedError, ValueError, IndexError) as error:
+    except Exception as error:          # pathlib has one of its own for each mistake
         raise ValueError(f'{shown(pattern)} is no pattern of names below {folder}: {error}'
                          ) from error
     if not found:
