@@ -386,7 +386,7 @@ def _best_preset(name: str, size: tuple[int, int] | None, settings: Mapping[str,
     """
     if size is None:
         raise ConfigError('preset', name, 'what is best depends on the images: '
-                          'StereoMatcher(preset=\'auto\', size=(width, height))')
+                          "StereoMatcher(preset='auto', size=(width, height))")
     if name != AUTO:
         raise ConfigError('size', size, f'only the preset {AUTO} takes it')
     machine = {key: settings[key] for key in engines.OF_MACHINE if key in settings}

@@ -13,8 +13,8 @@ from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 if TYPE_CHECKING:
     from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
-__all__ = ['OF_MACHINE', 'SHARE', 'Backend', 'Engine', 'Plan', 'best_preset', 'choose', 'create_engine', 'known',
-           'warm_up']
+__all__ = ['OF_MACHINE', 'SHARE', 'Backend', 'Engine', 'Plan', 'best_preset', 'choose',
+           'create_engine', 'known', 'warm_up']
 
 
 def choose(config: MatcherConfig) -> Backend[Any]:
