@@ -14,6 +14,7 @@ from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from test.cases import every
 
 OPTIONS = ['--backend', 'cpu', '--repeat', '1', '--set', 'stereo_algorithm=sad', '--set',
            'disparity_range=32']
@@ -62,7 +63,7 @@ def test_a_sequence_is_measured_or_corrected_and_that_is_said_in_place_of_a_warn
     assert 'px lower' in one['text']
     assert one['text'].endswith('not corrected (row_correction is measure)')
     assert other['text'].endswith(f'corrected in {PAIRS - 2}')
-    assert all(pair['row_correction_px'] is None for pair in measured['pairs'])
+    assert every(pair['row_correction_px'] is None for pair in measured['pairs'])
     # What is measured changes no disparity.
     assert [pair['score'] for pair in measured['pairs']] == [
         pair['score'] for pair in off['pairs']]
