@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.rectification import RightWarp
 
 #: The terms of a correction, and what each is, for people.
@@ -70,7 +71,7 @@ TERM_PENALTY, KEPT_PENALTY = 9.0, 1.0
 #: Rounds of reweighting, and residual, in standard deviations, from which a point has no weight.
 ROUNDS, TUKEY = 15, 4.685
 
-#: Places of a side at which estimates are compared.
+#: Places of a side at which rows are compared, the corners and the middle among them.
 PLACES = 5
 
 #: From a median absolute deviation to a standard deviation.
@@ -115,7 +116,26 @@ class RowCorrection:
 
         :param x, y: float N, pixels.
         """
-        return _terms_at(x, y, self) @ np.array(self.terms)
+        return self.factors(x, y) @ np.array(self.terms)
+
+    def factors(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """What each term is multiplied with at places, float64 N x 5; as ``rows``."""
+        u, v = (x - self.cx) / self.focal_px, (y - self.cy) / self.focal_px
+        return np.stack([np.ones_like(u), u, v, u * v, v * v], axis=1)
+
+    def rows_of_image(self, width: int, height: int) -> np.ndarray:
+        """Rows at ``places`` all over an image of a size in pixels."""
+        return self.rows(*places(width, height))
+
+    def largest(self, width: int, height: int) -> float:
+        """The most of these, in both directions, pixels."""
+        return float(np.abs(self.rows_of_image(width, height)).max())
+
+
+def places(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and rows of ``PLACES`` x ``PLACES`` places all over an image, float64, pixels."""
+    x, y = np.meshgrid(np.linspace(0, width - 1, PLACES), np.linspace(0, height - 1, PLACES))
+    return x.reshape(-1), y.reshape(-1)
 
 
 def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray:
@@ -232,14 +252,23 @@ class RowEstimator:
         self._camera = RowCorrection(
             (0.0,) * len(TERMS), focal_px or float(width),
             (width - 1) / 2 if cx is None else cx, (height - 1) / 2 if cy is None else cy)
-        x, y = (along.reshape(-1) for along in np.meshgrid(
-            np.linspace(0, width - 1, PLACES), np.linspace(0, height - 1, PLACES)))
-        self._places = _terms_at(x, y, self._camera)
+        self._places = self._camera.factors(*places(width, height))
         self._scales = 1 / np.abs(self._places).max(axis=0)
         #: Of terms and of columns: how far each moves a place.
         self._moves = np.append(self._places, self._places[:, 1:2], axis=1)
         self._prior = _Gaussian(np.zeros(len(TERMS)), np.diag((PRIOR_PX * self._scales) ** 2))
         self.clear()
+
+    @classmethod
+    def of_camera(cls, width: int, height: int, calibration: Calibration | None, *,
+                  limit: float = 4.0) -> RowEstimator:
+        """For rectified images of a calibration; None, or no principal point: not known."""
+        if calibration is None:
+            return cls(width, height, limit=limit)
+        is_known = calibration.cx_left or calibration.cy
+        return cls(width, height, limit=limit, focal_px=calibration.focal_px,
+                   cx=calibration.cx_right if is_known else None,
+                   cy=calibration.cy if is_known else None)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -304,7 +333,7 @@ class RowEstimator:
         """The robust fit (Tukey's weights) of all terms; why there is none in words."""
         if len(points) < MIN_POINTS:
             return NO_TEXTURE
-        at, dy = _terms_at(points[:, 0], points[:, 1], self._camera), points[:, 2]
+        at, dy = self._camera.factors(points[:, 0], points[:, 1]), points[:, 2]
         prior = np.linalg.inv(self._prior.covariance)
         terms = np.zeros(len(TERMS))
         terms[0] = np.median(dy)
@@ -382,12 +411,6 @@ class RowEstimator:
         if gone >= length:
             return end
         return begin + (end - begin) * (RATE_STEP_PX * math.floor(gone / RATE_STEP_PX) / length)
-
-
-def _terms_at(x: np.ndarray, y: np.ndarray, camera: RowCorrection) -> np.ndarray:
-    """What each term is multiplied with at places in pixels, float64 N x 5."""
-    u, v = (x - camera.cx) / camera.focal_px, (y - camera.cy) / camera.focal_px
-    return np.stack([np.ones_like(u), u, v, u * v, v * v], axis=1)
 
 
 def _chosen(known: _Gaussian, before: np.ndarray) -> _Gaussian:

@@ -27,7 +27,7 @@ from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consis
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
-from stereo_bp_ros.evaluation.rows import RowTracker, follows, largest_rows
+from stereo_bp_ros.evaluation.rows import RowTracker, follows
 from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.grey import to_8_bits
@@ -182,8 +182,8 @@ class Evaluation:
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
-        corrections = self.rows.corrections(pair, {
-            name: range_of(config, pair, self._method) for name, config in self._configs.items()})
+        self.rows.corrections(pair, {name: range_of(config, pair, self._method)
+                                     for name, config in self._configs.items()})
         for name, matcher in self._matchers.items():
             frames[name], times_ms = self._match(matcher, name, pair)
             maps[name] = _map(frames[name])
@@ -192,8 +192,7 @@ class Evaluation:
                 *maps[name], confidence=frames[name].confidence, **known),
                 dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
                 None if matcher.memory_plan is None else matcher.memory_plan.total,
-                matcher.config.disparity_range,
-                largest_rows(corrections[name], pair) if name in corrections else None)
+                matcher.config.disparity_range, self.rows.known.get(name))
         assert known is not None
         config = self._matchers[self._own].config
         if pair.truth is not None:
@@ -269,8 +268,7 @@ class Evaluation:
 
     def _views(self, greys: tuple[np.ndarray, np.ndarray], maps: Mapping[str, Map]
                ) -> dict[str, View]:
-        left, right = greys
-        return {name: View(left, undo_rows(right, self.rows.latest.get(name)), *one)
+        return {name: View(greys[0], undo_rows(greys[1], self.rows.latest.get(name)), *one)
                 for name, one in maps.items()}
 
     def _mirrored(self, name: str, view: View) -> Map:
@@ -287,8 +285,7 @@ class Evaluation:
     def _correct_rows(self, name: str) -> None:
         """Have a matcher undo what it has to in the latest pair."""
         correction = self.rows.latest.get(name)
-        self._matchers[name].correct_rows(
-            None if correction is None else correction.warp())
+        self._matchers[name].correct_rows(correction.warp() if correction else None)
 
     def _obstacles(self, pair: Pair, maps: Mapping[str, Map]) -> dict[str, Obstacles]:
         """In the corridor, of the map of every matcher; {} without a corridor or a ground.
@@ -367,9 +364,11 @@ def range_of(config: MatcherConfig, pair: Pair, method: Method) -> MatcherConfig
     return geometry.searched(config, pair.calibration or method.calibration)
 
 
-def examine_inputs(sources: Sources, config: MatcherConfig, method: Method
+def examine_inputs(sources: Sources, config: MatcherConfig, method: Method, own: str = ''
                    ) -> list[checks.Finding]:
     """How the images of each input lie to each other, by its first pairs.
+
+    Of rows that the matcher ``own`` corrects ``row_report`` tells.
 
     :raises InputError: all of these pairs are exchanged.
     """
@@ -378,10 +377,11 @@ def examine_inputs(sources: Sources, config: MatcherConfig, method: Method
         found: list[list[checks.Finding]] = []
         with contextlib.suppress(*UNREADABLE):          # the evaluation itself tells of it
             for pair in itertools.islice(sources.pairs_of(one), EXAMINED_PAIRS):
-                scale = config.mono16_scale
-                left, right = (to_8_bits(image, scale) for image in pair.images)
-                found.append(checks.examine_alignment(
-                    left, right, range_of(config, pair, method)))
+                is_corrected = config.row_correction == 'correct' and (
+                    pair.stamp_ns is not None or own in method.alone)
+                examine = checks.check_exchanged if is_corrected else checks.examine_alignment
+                left, right = (to_8_bits(image, config.mono16_scale) for image in pair.images)
+                found.append(examine(left, right, range_of(config, pair, method)))
         for finding, pairs in findings.summarised(itertools.chain(*found)):
             if 2 * pairs > len(found) and (
                     finding.check.severity is not findings.Severity.REJECT or pairs == len(found)):
