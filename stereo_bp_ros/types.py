@@ -256,6 +256,6 @@ class DisparityFrame:
         if isinstance(self.depth, np.ndarray) and np.isfinite(self.depth).any():
             lines.append('depth {:.2f} to {:.2f} m, median {:.2f} m'.format(
                 *np.nanpercentile(self.depth, (0, 100, 50))))
-        picture = pictures.data_uri(pictures.sheet(panels, 1, legends)) if panels else ''
+        picture = pictures.data_uri(pictures.sheet(panels, 1, legends).picture) if panels else ''
         return (f'<p>{"<br>".join(lines)}</p>'
                 + (f'<img alt="disparity in pixels" src="{picture}">' if picture else ''))

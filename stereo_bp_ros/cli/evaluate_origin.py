@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Totals
-from stereo_bp_ros.evaluation.runs import Method
 
 WIDTH = 80
 """Characters of a line for a terminal."""
