@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.rectification import RightWarp
 
 #: The terms of a correction, and what each is, for people.
@@ -63,13 +64,14 @@ UNEXPLAINED_PX, CELLS = 0.05, 8
 #: Least standard deviation of a point, pixels.
 MIN_POINT_SIGMA = 0.05
 
-#: By how much a term must lower the sum of squares, in variances: three standard deviations.
-TERM_PENALTY = 9.0
+#: By how much a term must lower the sum of squares, in variances: three standard deviations, and
+#: one where the estimate has it already. With one threshold for both, terms come and go.
+TERM_PENALTY, KEPT_PENALTY = 9.0, 1.0
 
 #: Rounds of reweighting, and residual, in standard deviations, from which a point has no weight.
 ROUNDS, TUKEY = 15, 4.685
 
-#: Places of a side at which estimates are compared.
+#: Places of a side at which rows are compared, the corners and the middle among them.
 PLACES = 5
 
 #: From a median absolute deviation to a standard deviation.
@@ -114,7 +116,26 @@ class RowCorrection:
 
         :param x, y: float N, pixels.
         """
-        return _terms_at(x, y, self) @ np.array(self.terms)
+        return self.factors(x, y) @ np.array(self.terms)
+
+    def factors(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """What each term is multiplied with at places, float64 N x 5; as ``rows``."""
+        u, v = (x - self.cx) / self.focal_px, (y - self.cy) / self.focal_px
+        return np.stack([np.ones_like(u), u, v, u * v, v * v], axis=1)
+
+    def rows_of_image(self, width: int, height: int) -> np.ndarray:
+        """Rows at ``places`` all over an image of a size in pixels."""
+        return self.rows(*places(width, height))
+
+    def largest(self, width: int, height: int) -> float:
+        """The most of these, in both directions, pixels."""
+        return float(np.abs(self.rows_of_image(width, height)).max())
+
+
+def places(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and rows of ``PLACES`` x ``PLACES`` places all over an image, float64, pixels."""
+    x, y = np.meshgrid(np.linspace(0, width - 1, PLACES), np.linspace(0, height - 1, PLACES))
+    return x.reshape(-1), y.reshape(-1)
 
 
 def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray:
@@ -231,14 +252,23 @@ class RowEstimator:
         self._camera = RowCorrection(
             (0.0,) * len(TERMS), focal_px or float(width),
             (width - 1) / 2 if cx is None else cx, (height - 1) / 2 if cy is None else cy)
-        x, y = (along.reshape(-1) for along in np.meshgrid(
-            np.linspace(0, width - 1, PLACES), np.linspace(0, height - 1, PLACES)))
-        self._places = _terms_at(x, y, self._camera)
+        self._places = self._camera.factors(*places(width, height))
         self._scales = 1 / np.abs(self._places).max(axis=0)
         #: Of terms and of columns: how far each moves a place.
         self._moves = np.append(self._places, self._places[:, 1:2], axis=1)
         self._prior = _Gaussian(np.zeros(len(TERMS)), np.diag((PRIOR_PX * self._scales) ** 2))
         self.clear()
+
+    @classmethod
+    def of_camera(cls, width: int, height: int, calibration: Calibration | None, *,
+                  limit: float = 4.0) -> RowEstimator:
+        """For rectified images of a calibration; None, or no principal point: not known."""
+        if calibration is None:
+            return cls(width, height, limit=limit)
+        is_known = calibration.cx_left or calibration.cy
+        return cls(width, height, limit=limit, focal_px=calibration.focal_px,
+                   cx=calibration.cx_right if is_known else None,
+                   cy=calibration.cy if is_known else None)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -303,7 +333,7 @@ class RowEstimator:
         """The robust fit (Tukey's weights) of all terms; why there is none in words."""
         if len(points) < MIN_POINTS:
             return NO_TEXTURE
-        at, dy = _terms_at(points[:, 0], points[:, 1], self._camera), points[:, 2]
+        at, dy = self._camera.factors(points[:, 0], points[:, 1]), points[:, 2]
         prior = np.linalg.inv(self._prior.covariance)
         terms = np.zeros(len(TERMS))
         terms[0] = np.median(dy)
@@ -337,7 +367,9 @@ class RowEstimator:
 
     def _conclude(self, pair: _Pair, pairs: int, time_s: float) -> None:
         """Choose the terms, and what to undo from now on."""
-        best = _chosen(self._known)
+        before = self.state.estimate
+        best = _chosen(self._known, np.array(before.terms) != 0 if before is not None
+                       else np.zeros(len(TERMS), bool))
         rows, sigmas = np.abs(self._places @ best.mean), self._sigmas_at(best.covariance)
         largest = int(rows.argmax())
         is_significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
@@ -381,23 +413,21 @@ class RowEstimator:
         return begin + (end - begin) * (RATE_STEP_PX * math.floor(gone / RATE_STEP_PX) / length)
 
 
-def _terms_at(x: np.ndarray, y: np.ndarray, camera: RowCorrection) -> np.ndarray:
-    """What each term is multiplied with at places in pixels, float64 N x 5."""
-    u, v = (x - camera.cx) / camera.focal_px, (y - camera.cy) / camera.focal_px
-    return np.stack([np.ones_like(u), u, v, u * v, v * v], axis=1)
-
-
-def _chosen(known: _Gaussian) -> _Gaussian:
+def _chosen(known: _Gaussian, before: np.ndarray) -> _Gaussian:
     """The estimate with the terms that a penalty for each keeps; others are 0.
 
     An information criterion: without terms z the sum of squares rises by
     ``mean_z^T covariance_zz^-1 mean_z``.
+
+    before: bool 5, the terms that were chosen last.
     """
+    penalties = np.where(before, KEPT_PENALTY, TERM_PENALTY)
+
     def criterion(kept: tuple[int, ...]) -> float:
         left_out = [k for k in range(len(TERMS)) if k not in kept]
         mean = known.mean[left_out]
         return float(mean @ np.linalg.solve(known.covariance[np.ix_(left_out, left_out)], mean)
-                     ) + TERM_PENALTY * len(kept)
+                     ) + float(penalties[list(kept)].sum())
 
     kept = min((subset for count in range(len(TERMS) + 1)
                 for subset in itertools.combinations(range(len(TERMS)), count)), key=criterion)

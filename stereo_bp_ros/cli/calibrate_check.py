@@ -166,9 +166,9 @@ def _edges(state: RowState, pair: Pair) -> list[float] | None:
 def _scales(state: RowState, pair: Pair) -> list[float]:
     assert state.estimate is not None
     left, _ = pair.images
-    u = (left.width - 1 - state.estimate.cx) / state.estimate.focal_px
-    v = (left.height - 1 - state.estimate.cy) / state.estimate.focal_px
-    return [1.0, u, v, u * v, v * v]
+    scales: list[float] = state.estimate.factors(
+        np.array([left.width - 1.0]), np.array([left.height - 1.0]))[0].tolist()
+    return scales
 
 
 def _rows_report(pair: Pair, state: RowState) -> dict[str, Any]:

@@ -51,7 +51,7 @@ from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation import baselines, report
+from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.method import Method
@@ -187,7 +187,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
                      (*sources.paths, options.scenario, options.params_file))
     has_page = options.output and not options.sweep and shared.can_draw(
         'report.html', report.MODULES)
-    doubts = examine_inputs(sources, config, method)
+    doubts = examine_inputs(sources, config, method, own)
     for finding in doubts:
         _log.warning('%s', finding)
     if options.sweep:
@@ -223,6 +223,11 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
                        backend, devices, results, totals)
     summary['stopped'] = stopped and (str(stopped) or 'interrupted')
     summary['skipped'] = [dataclasses.asdict(one) for one in skipped]
+    sequences = row_report.sequences_of(results)
+    summary['rows'] = [one.to_dict() for one in sequences]
+    for finding in (left := row_report.doubts(sequences, own, config)):
+        _log.warning('%s', finding)
+    doubts += left
     summary['warnings'] = [
         *({'check': None, 'text': text, 'pairs': None} for text in sources.warnings),
         *({**one.to_dict(), 'pairs': None} for one in doubts)]

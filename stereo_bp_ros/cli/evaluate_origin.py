@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stereo_bp_ros.evaluation import row_report
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Totals
 
@@ -34,7 +35,8 @@ def method_of(method: Method, limit: int) -> dict[str, Any]:
 def facts(summary: Mapping[str, Any]) -> dict[str, str]:
     """Of a report in words, each with a name; what the report does not know is left out."""
     found = {'matched by': _computers(summary), 'disparities searched': _ranges(summary),
-             'holes': _filling(summary), 'times': _times(summary)}
+             'holes': _filling(summary), 'times': _times(summary),
+             'rows': '; '.join(row_report.words(summary.get('rows', ())))}
     return {name: words for name, words in found.items() if words}
 
 
@@ -42,7 +44,11 @@ def lines(summary: Mapping[str, Any]) -> list[str]:
     """The same for a terminal, with the machine, versions and date."""
     machine = summary['machine']
     whose = 'Machine of the command' if summary.get('scheduler') else 'Machine'
-    return folded([*(f'{name.capitalize()}: {words}.' for name, words in facts(summary).items()),
+    found = facts(summary)
+    found.pop('rows', None)
+    rows = row_report.words(summary.get('rows', ()))
+    return folded([*(f'{name.capitalize()}: {words}.' for name, words in found.items()),
+                   *(f'Rows of {words}.' for words in rows),
                    f'{whose}: {machine["processor"]}, {machine["cores"]} cores; stereo_bp_ros '
                    f'{summary["versions"]["stereo_bp_ros"]}; {summary["date"]}.'])
 

@@ -34,6 +34,7 @@ from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
+from stereo_bp_ros.errors import Doubt
 from stereo_bp_ros.evaluation import datasets, metrics
 from stereo_bp_ros.evaluation import rows as pair_rows
 from stereo_bp_ros.evaluation.datasets.entries import Pair
@@ -125,13 +126,14 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     with StereoMatcher(config) as matcher:
         search = geometry.searched(config, calibration)
         findings = checks.examine_pair(left, right, search, calibration)
+        moved = _rows(left, right, search, calibration)
+        if moved and moved['undone']:
+            matcher.correct_rows(moved['warp'])
+            findings = [one for one in findings if one.check.key != Doubt.VERTICAL_OFFSET.value]
         if truth is not None:
             findings += checks.believe(checks.check_truth(truth, search), config)
         for finding in findings:
             _log.warning('%s', finding)
-        moved = _rows(left, right, search, calibration)
-        if moved and moved['undone']:
-            matcher.correct_rows(moved['warp'])
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
         times_ms = []
         for _ in range(options.repeat):
@@ -198,11 +200,9 @@ def _rows(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
         'largest_px': state.largest, 'sigma_px': state.sigma, 'points': state.points,
         'undone': correction is not None and config.row_correction == 'correct',
         'warp': correction and list(correction.warp())}
+    text = pair_rows.describe_state(state)
     if state.estimate is None:
-        return {**found, 'largest_px': None, 'sigma_px': None, 'text': f'unknown: {state.reason}'}
-    text = f'they miss by up to {state.largest:.2f} px (sigma {state.sigma:.2f})'
-    if correction is not None:
-        text += f': the right image is {pair_rows.describe(correction)}'
+        return {**found, 'largest_px': None, 'sigma_px': None, 'text': text}
     return {**found, 'text': text + (
         ', which is undone' if found['undone'] else ', which stays' if correction else
         ': beyond row_correction_limit' if 'limit' in state.reason else

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -23,7 +22,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.errors import StereoError
 
 HELP = 'how running nodes are: input, rate, latency, drops, device, warnings'
 NEEDS = ('rclpy',)
@@ -42,14 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from stereo_bp_ros.replay.statuses import Statuses
-    wanted = {f'/{name.strip("/")}' for name in options.namespace}
     with Statuses() as statuses:
-        if not statuses.wait(options.wait, wanted):
-            raise StereoError(
-                f'no report of a node{" in " * bool(wanted)}{", ".join(sorted(wanted))} within '
-                f'{options.wait:g} s, in ROS domain {os.environ.get("ROS_DOMAIN_ID", "0")}; '
-                f'reported have: {", ".join(statuses.figures(set())) or "none"}')
-        figures = statuses.figures(wanted)
+        statuses.find(options.wait, options.namespace)
+        figures = statuses.figures(options.namespace)
         if options.json:
             shared.print_json(figures)
         elif options.once or not sys.stdout.isatty():
@@ -59,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
             with contextlib.suppress(KeyboardInterrupt), Live(auto_refresh=False) as live:
                 while True:
                     live.update(Group(*(_table(node, found) for node, found in
-                                        statuses.figures(wanted).items())), refresh=True)
+                                        statuses.figures(options.namespace).items())),
+                                refresh=True)
                     time.sleep(0.5)
     return int(any(found['level'] in ('error', 'stale') for found in figures.values()))
 

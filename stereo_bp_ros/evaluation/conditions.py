@@ -27,7 +27,9 @@ from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
 from stereo_bp_ros.evaluation.old_conditions import convert
 from stereo_bp_ros.evaluation.regions import DISTANCES, REGIONS, distance_name
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
+from stereo_bp_ros.evaluation.rows import PairRows
 from stereo_bp_ros.evaluation.sparsification import Sparsification
+from stereo_bp_ros.row_correction import RowState
 from stereo_bp_ros.types import ENGINE_STAGES
 
 FORM = 'PATH <= NUMBER or PATH <= FACTOR * PATH, with one of < <= > >='
@@ -182,7 +184,8 @@ def known_paths(matchers: tuple[str, ...] = (), inputs: tuple[str, ...] = (),
     frame = FrameScore(
         part, dict.fromkeys(names, part), Score(), {'bad_3': curve, 'mae': curve}, Consistency(),
         Obstacles(by_distance={name: Detection() for name in names if name not in REGIONS}))
-    figures = Figures((1.0,), frame, dict.fromkeys(ENGINE_STAGES, 1.0), 1.0, 1, 1, 1.0)
+    figures = Figures((1.0,), frame, dict.fromkeys(ENGINE_STAGES, 1.0), 1.0, 1, 1,
+                      PairRows(RowState(), 1.0, begins=True))
     results = [Result('', 1, 1, dict.fromkeys(('', *matchers), figures), 1, name)
                for name in inputs or ('',)]
     return dict.fromkeys(_paths({

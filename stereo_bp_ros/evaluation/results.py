@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, Means
+from stereo_bp_ros.evaluation.rows import PairRows
 from stereo_bp_ros.findings import Finding
 
 PERCENTILES = (50.0, 99.0, 99.9)
@@ -40,8 +41,7 @@ class Figures:
     engine_bytes: of the engine's one allocation, on the device where there is one; None where it
                is not known.
     disparity_range: disparities that were searched in this frame; None where it is not known.
-    row_correction_px: rows that were undone in the right image, anywhere at most, pixels; None of
-               a matcher that undoes none.
+    rows:      what was measured and undone; None where nothing was measured.
     """
 
     times_ms: Sequence[float]
@@ -50,7 +50,12 @@ class Figures:
     device_ms: float | None = None
     engine_bytes: int | None = None
     disparity_range: int | None = None
-    row_correction_px: float | None = None
+    rows: PairRows | None = None
+
+    @property
+    def row_correction_px(self) -> float | None:
+        """Rows that were undone in the right image, anywhere at most; None: it undoes none."""
+        return None if self.rows is None else self.rows.undone_px
 
     @property
     def median_ms(self) -> float:

@@ -18,7 +18,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.row_correction import RowCorrection, RowEstimator
+from stereo_bp_ros.row_correction import RowCorrection, RowEstimator, RowState
 
 FOLLOWS_NS = 500_000_000
 """Most nanoseconds from a pair to the next of the same sequence."""
@@ -53,16 +53,12 @@ def _follows(pair: _Place, before: _Place) -> bool:
 def estimator_of(pair: Pair, calibration: Calibration | None, limit: float) -> RowEstimator:
     """For pairs like this one.
 
-    calibration: where the pair has none; its principal point is not used.
+    calibration: where the pair has none.
     limit:       rows.
     """
     left, _ = pair.images
-    if pair.calibration is None:
-        return RowEstimator(left.width, left.height, limit=limit,
-                            focal_px=calibration.focal_px if calibration else 0.0)
-    own = pair.calibration
-    return RowEstimator(left.width, left.height, focal_px=own.focal_px, cx=own.cx_right,
-                        cy=own.cy, limit=limit)
+    return RowEstimator.of_camera(left.width, left.height, pair.calibration or calibration,
+                                  limit=limit)
 
 
 def measure_rows(pair: Pair, config: MatcherConfig) -> np.ndarray:
@@ -82,19 +78,36 @@ def describe(correction: RowCorrection) -> str:
     return ', '.join(text for text, value in parts.items() if value) or 'not moved'
 
 
-def largest_rows(correction: RowCorrection | None, pair: Pair) -> float:
-    """Rows by which a correction moves any place of the right image at most, pixels."""
-    if correction is None:
-        return 0.0
-    left, _ = pair.images
-    x, y = np.meshgrid(np.linspace(0, left.width - 1, 5), np.linspace(0, left.height - 1, 5))
-    return float(np.abs(correction.rows(x.reshape(-1), y.reshape(-1))).max())
+@dataclasses.dataclass(frozen=True)
+class PairRows:
+    """The rows of a pair for one matcher.
+
+    state:     what is known once the pair was looked at.
+    undone_px: rows that are undone in it, anywhere at most; None: ``row_correction`` is measure.
+    begins:    whether it begins a sequence.
+    is_alone:  whether it has no stamp, and is measured by itself if at all.
+    """
+
+    state: RowState
+    undone_px: float | None
+    begins: bool
+    is_alone: bool = False
+
+
+def describe_state(state: RowState) -> str:
+    """What is known of rows, in words."""
+    if state.estimate is None:
+        return f'unknown: {state.reason}'
+    text = f'they miss by up to {state.largest:.2f} px (sigma {state.sigma:.2f})'
+    if state.significant is None:
+        return text
+    return f'{text}: the right image is {describe(state.significant)}'
 
 
 class RowTracker:
     """Estimates of one sequence after another; travels by pickle.
 
-    alone:       names of matchers that undo rows in pairs without a stamp, too.
+    alone:       names of matchers that measure pairs without a stamp, too.
     calibration: of pairs that bring none.
     """
 
@@ -105,8 +118,10 @@ class RowTracker:
         self._estimators: dict[str, RowEstimator] = {}
         self._before: _Place | None = None
         self._measured_ns = 0
-        #: What each matcher that undoes rows undoes in the latest pair.
+        #: What each matcher undoes in the latest pair.
         self.latest: dict[str, RowCorrection | None] = {}
+        #: What is known of the latest pair, by the matchers that measure it.
+        self.known: dict[str, PairRows] = {}
 
     def corrections(self, pair: Pair, configs: Mapping[str, MatcherConfig]
                     ) -> dict[str, RowCorrection | None]:
@@ -115,36 +130,57 @@ class RowTracker:
         configs: of matchers by their names, with the range that they search in this pair.
         """
         wanted = {name: config for name, config in configs.items()
-                  if config.row_correction == 'correct'}
+                  if config.row_correction != 'off'}
         before, self._before = self._before, _Place.of(pair)
-        if before is None or not _follows(self._before, before):
+        begins = before is None or not _follows(self._before, before)
+        if begins:
             self._estimators = {}
-        if pair.stamp_ns is None:
-            self.latest = {name: self._alone_in(pair, config) if name in self._alone else None
-                           for name, config in wanted.items()}
-            return self.latest
+        self.latest, self.known = {}, {}
+        measure = self._measure_alone if pair.stamp_ns is None else self._measure
+        for name, (state, correction) in measure(pair, wanted).items():
+            undone_px = None
+            if wanted[name].row_correction == 'correct':
+                self.latest[name] = correction
+                undone_px = 0.0 if correction is None else correction.largest(*self._before.size)
+            self.known[name] = PairRows(state, undone_px, begins, pair.stamp_ns is None)
+        return self.latest
+
+    def _measure(self, pair: Pair, configs: Mapping[str, MatcherConfig]) -> _Measured:
+        """States behind a pair of a sequence, and what the pairs before it say of it."""
+        assert pair.stamp_ns is not None
         time_s = pair.stamp_ns * 1e-9
         is_due = pair.stamp_ns - self._measured_ns >= INTERVAL_S * 1e9
         points: dict[tuple[int, int, float], np.ndarray] = {}
-        self.latest = {}
-        for name, config in wanted.items():
+        found: _Measured = {}
+        for name, config in configs.items():
             if name in self._estimators:
                 estimator = self._estimators[name]
             else:
                 estimator = self._new_estimator(pair, config)
                 self._estimators[name] = estimator
                 is_due = True
-            self.latest[name] = estimator.correction(time_s)
+            correction = estimator.correction(time_s)
             if is_due or estimator.wants_pair:
                 key = config.min_disparity, config.max_disparity, config.mono16_scale
                 if key not in points:
                     points[key] = measure_rows(pair, config)
                 estimator.add(points[key], time_s)
                 self._measured_ns = pair.stamp_ns
-        return self.latest
+            found[name] = estimator.state, correction
+        return found
 
-    def _alone_in(self, pair: Pair, config: MatcherConfig) -> RowCorrection | None:
-        return self._new_estimator(pair, config).add(measure_rows(pair, config), 0.0).significant
+    def _measure_alone(self, pair: Pair, configs: Mapping[str, MatcherConfig]) -> _Measured:
+        """The same by the pair itself, where it is asked for."""
+        found: _Measured = {}
+        for name, config in configs.items():
+            state = self._new_estimator(pair, config).add(
+                measure_rows(pair, config), 0.0) if name in self._alone else RowState()
+            found[name] = state, state.significant
+        return found
 
     def _new_estimator(self, pair: Pair, config: MatcherConfig) -> RowEstimator:
         return estimator_of(pair, self._calibration, config.row_correction_limit)
+
+
+_Measured = dict[str, tuple[RowState, RowCorrection | None]]
+"""By matchers: the state, and what is to be undone."""

@@ -27,7 +27,7 @@ from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.obstacles import Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
-from stereo_bp_ros.evaluation.rows import RowTracker, follows, largest_rows
+from stereo_bp_ros.evaluation.rows import RowTracker, follows
 from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.grey import to_8_bits
@@ -160,8 +160,8 @@ class Evaluation:
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
-        corrections = self.rows.corrections(pair, {
-            name: self._method.range_of(config, pair) for name, config in self._configs.items()})
+        self.rows.corrections(pair, {name: self._method.range_of(config, pair)
+                                     for name, config in self._configs.items()})
         for name, matcher in self._matchers.items():
             frames[name], times_ms = self._match(matcher, name, pair)
             maps[name] = _map(frames[name])
@@ -170,8 +170,7 @@ class Evaluation:
                 *maps[name], confidence=frames[name].confidence, **known),
                 dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
                 None if matcher.memory_plan is None else matcher.memory_plan.total,
-                matcher.config.disparity_range,
-                largest_rows(corrections[name], pair) if name in corrections else None)
+                matcher.config.disparity_range, self.rows.known.get(name))
         assert known is not None
         config = self._matchers[self._own].config
         if pair.truth is not None:
@@ -247,8 +246,7 @@ class Evaluation:
 
     def _views(self, greys: tuple[np.ndarray, np.ndarray], maps: Mapping[str, Map]
                ) -> dict[str, View]:
-        left, right = greys
-        return {name: View(left, undo_rows(right, self.rows.latest.get(name)), *one)
+        return {name: View(greys[0], undo_rows(greys[1], self.rows.latest.get(name)), *one)
                 for name, one in maps.items()}
 
     def _mirrored(self, name: str, view: View) -> Map:
@@ -265,8 +263,7 @@ class Evaluation:
     def _correct_rows(self, name: str) -> None:
         """Have a matcher undo what it has to in the latest pair."""
         correction = self.rows.latest.get(name)
-        self._matchers[name].correct_rows(
-            None if correction is None else correction.warp())
+        self._matchers[name].correct_rows(correction.warp() if correction else None)
 
     def _obstacles(self, pair: Pair, maps: Mapping[str, Map]) -> dict[str, Obstacles]:
         """In the corridor, of the map of every matcher; {} without a corridor or a ground.
@@ -332,9 +329,11 @@ class Evaluation:
         return result, times_ms
 
 
-def examine_inputs(sources: Sources, config: MatcherConfig, method: Method
+def examine_inputs(sources: Sources, config: MatcherConfig, method: Method, own: str = ''
                    ) -> list[checks.Finding]:
     """How the images of each input lie to each other, by its first pairs.
+
+    Of rows that the matcher ``own`` corrects ``row_report`` tells.
 
     :raises InputError: all of these pairs are exchanged.
     """
@@ -343,10 +342,11 @@ def examine_inputs(sources: Sources, config: MatcherConfig, method: Method
         found: list[list[checks.Finding]] = []
         with contextlib.suppress(*UNREADABLE):          # the evaluation itself tells of it
             for pair in itertools.islice(sources.pairs_of(one), EXAMINED_PAIRS):
-                scale = config.mono16_scale
-                left, right = (to_8_bits(image, scale) for image in pair.images)
-                found.append(checks.examine_alignment(
-                    left, right, method.range_of(config, pair)))
+                is_corrected = config.row_correction == 'correct' and (
+                    pair.stamp_ns is not None or own in method.alone)
+                examine = checks.check_exchanged if is_corrected else checks.examine_alignment
+                left, right = (to_8_bits(image, config.mono16_scale) for image in pair.images)
+                found.append(examine(left, right, method.range_of(config, pair)))
         for finding, pairs in findings.summarised(itertools.chain(*found)):
             if 2 * pairs > len(found) and (
                     finding.check.severity is not findings.Severity.REJECT or pairs == len(found)):

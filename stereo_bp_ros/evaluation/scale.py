@@ -350,7 +350,7 @@ def _with_rows(chunks: Iterable[Chunk], plan: Plan) -> Generator[Chunk, None, No
     These are measured here: every worker would need all pairs before its own.
     """
     configs = {name: config for name, config in plan.configs.items()
-               if config.row_correction == 'correct'}
+               if config.row_correction != 'off'}
     if not configs:
         yield from chunks
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -92,6 +93,14 @@ class _Calibrated(NamedTuple):
     findings: list[checks.Finding]
 
 
+class _Drop(NamedTuple):
+    """Why a pair is dropped, and what is to be said of it once it is counted."""
+
+    reason: PairDrop
+    input_reason: InputReason | None = None
+    tell: Callable[[], None] | None = None
+
+
 @dataclasses.dataclass
 class _Inputs:
     left: RawImage
@@ -140,37 +149,40 @@ class FrameProcessor:
 
     def process(self, pair: StereoPair) -> None:
         """Match and publish one pair, or drop it for a reason; never raises."""
-        reason = PairDrop.ENGINE_ERROR
-        input_reason = None
+        error_of = self._conditions.error
         try:
-            done = self._process(pair)
+            drop = self._process(pair)
         except InputError as error:
-            reason, input_reason = PairDrop.BAD_INPUT, error.reason
-            self._conditions.error('input', f'bad input: {error}')
+            drop = _Drop(PairDrop.BAD_INPUT, error.reason, functools.partial(
+                error_of, 'input', f'bad input: {error}'))
         except MemoryLimitError as error:
-            reason, input_reason = PairDrop.BAD_INPUT, InputReason.TOO_LARGE
-            self._conditions.error('input', f'bad input: {input_reason}: {error}')
+            drop = _Drop(PairDrop.BAD_INPUT, InputReason.TOO_LARGE, functools.partial(
+                error_of, 'input', f'bad input: {InputReason.TOO_LARGE}: {error}'))
         except DeviceLostError as error:
-            self._device_lost(error)
+            self._device_lost(error)        # another engine is built, and the pair held until then
+            drop = _Drop(PairDrop.ENGINE_ERROR)
         except StereoError as error:
-            self._conditions.error('engine', str(error))
+            drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
+                error_of, 'engine', str(error)))
         except Exception as error:
-            self._conditions.error('engine', f'matching failed: {described(error)}',
-                                 detail=traceback.format_exc())
-        else:
-            if done is None:
-                self._ledger.count('published')
-                return
-            reason = done
-        self._ledger.drop_pair(reason, input_reason)
+            drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
+                error_of, 'engine', f'matching failed: {described(error)}',
+                detail=traceback.format_exc()))
+        if drop is None:
+            self._ledger.count('published')
+            return
+        # In this order: no report has the words without the count.
+        self._ledger.drop_pair(drop.reason, drop.input_reason)
+        if drop.tell is not None:
+            drop.tell()
 
-    def _process(self, pair: StereoPair) -> PairDrop | None:
+    def _process(self, pair: StereoPair) -> _Drop | None:
         ended = self._generation.ended(pair.generation)
         if ended is not None:
-            return ended
+            return _Drop(ended)
         topics = self._outputs.wanted()
         if not topics:
-            return PairDrop.NO_SUBSCRIBERS
+            return _Drop(PairDrop.NO_SUBSCRIBERS)
         refused = self._untimely(pair)
         if refused is not None:
             return refused
@@ -193,11 +205,11 @@ class FrameProcessor:
         computed = time.perf_counter()
 
         if self.settings.max_latency and self._age(pair) > self.settings.max_latency:
-            return PairDrop.LATE
+            return _Drop(PairDrop.LATE)
         stamp = pair.left.header.stamp
         with self._generation.gate(pair.generation) as ended:
             if ended is not None:
-                return ended
+                return _Drop(ended)
             info = ready.camera_info
             if ready.rectification is not None:
                 info = rectified_info(info, ready.rectification, config.reference_image)
@@ -235,23 +247,23 @@ class FrameProcessor:
             self._conditions.error('engine', f'after publishing: {described(error)}',
                                    detail=traceback.format_exc())
 
-    def _untimely(self, pair: StereoPair) -> PairDrop | None:
+    def _untimely(self, pair: StereoPair) -> _Drop | None:
         age, limit = self._age(pair), self.settings.max_input_age
         if age < -FUTURE_TOLERANCE:
-            self._conditions.warn('age', f'stamps are {-age:.3f} s ahead of this clock: pairs are '
-                                  'dropped as future; are the clocks synchronised, and is '
-                                  'use_sim_time right?')
-            return PairDrop.FUTURE
+            return _Drop(PairDrop.FUTURE, tell=functools.partial(
+                self._conditions.warn, 'age', f'stamps are {-age:.3f} s ahead of this clock: '
+                'pairs are dropped as future; are the clocks synchronised, and is use_sim_time '
+                'right?'))
         if limit and age > limit:
-            self._conditions.warn('age', f'a pair is {age:.3f} s old, max_input_age allows '
-                                  f'{limit:g} s: pairs are dropped as stale; a bag needs '
-                                  '--clock and use_sim_time, or max_input_age 0')
-            return PairDrop.STALE
+            return _Drop(PairDrop.STALE, tell=functools.partial(
+                self._conditions.warn, 'age', f'a pair is {age:.3f} s old, max_input_age allows '
+                f'{limit:g} s: pairs are dropped as stale; a bag needs --clock and use_sim_time, '
+                'or max_input_age 0'))
         if self._clock_epoch != self._generation.clock_epoch:
             self._clock_epoch = self._generation.clock_epoch
             self._last_stamp_ns = 0
         if pair.stamp_ns <= self._last_stamp_ns:
-            return PairDrop.NOT_NEWER
+            return _Drop(PairDrop.NOT_NEWER)
         return None
 
     def _age(self, pair: StereoPair) -> float:

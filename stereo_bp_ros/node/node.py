@@ -402,6 +402,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         processor = self._processor
         settings = self._configuration.node
         distribution, recent = self._latencies.report()
+        # Before the counters, which are ahead of the words: no report has these alone.
+        conditions = self._conditions.report()
         counts, before = self._ledger.counts(), self._reported
         self._reported = counts
         state = self._busy_with or self._state_machine.current_state[1]
@@ -414,7 +416,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             images=images, infos=list(infos.values()),
             missing=[infos[side].topic for side in self._pairing.missing_camera_infos()
                      if side in infos],
-            conditions=self._conditions.report(), counts=counts, before=before,
+            conditions=conditions, counts=counts, before=before,
             stall=self._output_monitor.report(
                 time.monotonic(), counts, wanted=state == 'active' and not idle,
                 timeout=settings.input_timeout, building=self._matcher_host.building_since,

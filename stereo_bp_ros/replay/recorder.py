@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from rcl_interfaces.srv import GetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.parameter import parameter_value_to_python
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rosbags.rosbag2 import StoragePlugin, Writer
@@ -22,7 +20,9 @@ from rosbags.typesys import Stores, get_typestore
 from stereo_msgs.msg import DisparityImage
 
 from stereo_bp_ros.config import MatcherConfig, Value
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.replay import frames
+from stereo_bp_ros.replay.parameter_requests import RemoteParameters
 
 #: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
 RECORDED: Mapping[str, type] = {
@@ -100,23 +100,11 @@ class Recorder:
         if len(publishers) != 1:
             return {}
         where = f'{publishers[0].node_namespace.rstrip("/")}/{publishers[0].node_name}'
-        client = self._node.create_client(GetParameters, f'{where}/get_parameters')
-        try:
-            if not client.wait_for_service(SETTINGS_LIMIT_S):
-                return {}
-            # Every node has these; settings of a single program are not parameters.
-            names = [*MatcherConfig().to_mapping(), *SYNC]
-            told = threading.Event()
-            future: Any = client.call_async(GetParameters.Request(names=names))
-            future.add_done_callback(lambda _: told.set())
-            if not told.wait(SETTINGS_LIMIT_S) or future.result() is None:
-                return {}
-            values = future.result().values
-            # A node that lacks one of them answers with none.
-            return {name: parameter_value_to_python(value)
-                    for name, value in zip(names, values, strict=False)}
-        finally:
-            self._node.destroy_client(client)
+        # Every node has these; settings of a single program are not parameters.
+        names = [*MatcherConfig().to_mapping(), *SYNC]
+        with contextlib.suppress(StereoError):
+            return RemoteParameters(self._node, where, SETTINGS_LIMIT_S).get(names)
+        return {}
 
     def _spin(self) -> None:
         while not self._closing.is_set():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rclpy
@@ -16,7 +17,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
-from stereo_bp_ros.errors import printable
+from stereo_bp_ros.errors import StereoError, printable
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.stamps import header_stamp
 
@@ -43,13 +44,13 @@ class Statuses:
     def __enter__(self) -> Statuses:
         if self._is_own:
             rclpy.init(context=self._context, args=[])
-        self._node = Node('stereo_bp_status', context=self._context, enable_rosout=False,
-                          start_parameter_services=False, use_global_arguments=False)
-        self._node.create_subscription(
+        self.node = Node('stereo_bp_status', context=self._context, enable_rosout=False,
+                         start_parameter_services=False, use_global_arguments=False)
+        self.node.create_subscription(
             DiagnosticArray, '/diagnostics', self._take,
             QoSProfile(depth=64, reliability=ReliabilityPolicy.BEST_EFFORT))
         self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
+        self._executor.add_node(self.node)
         self._thread = threading.Thread(target=self._spin, name='status', daemon=True)
         self._thread.start()
         return self
@@ -58,7 +59,7 @@ class Statuses:
         self._closing.set()
         self._thread.join(5)
         self._executor.shutdown()
-        self._node.destroy_node()
+        self.node.destroy_node()
         if self._is_own:
             rclpy.try_shutdown(context=self._context)
 
@@ -78,21 +79,41 @@ class Statuses:
                 _, before = self._reports.get(node, (None, None))
                 self._reports[node] = before, (header_stamp(message), statuses)
 
-    def wait(self, seconds: float, namespaces: set[str]) -> bool:
-        """Until every node that is wanted (none: any) has reported twice; whether it has."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            known = {node.rpartition('/')[0] or '/' for node, (before, _) in self._reports.items()
-                     if before}
-            if known and namespaces <= known:
-                return True
-            time.sleep(0.05)
-        return False
+    def find(self, seconds: float, namespaces: Sequence[str] = ()) -> list[str]:
+        """The nodes in these namespaces (none: all), once they have reported twice.
 
-    def figures(self, namespaces: set[str]) -> dict[str, dict[str, Any]]:
-        """Of each node that is wanted: ``figures_of``."""
+        By then every other node has reported once.
+
+        :raises StereoError: one does not in time; says which have reported.
+        """
+        wanted = set(map(_absolute, namespaces))
+        end = time.monotonic() + seconds
+        while True:
+            twice = {_namespace(node) for node, (before, _) in list(self._reports.items())
+                     if before}
+            if twice and wanted <= twice:
+                return list(self.figures(namespaces))
+            if time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        raise StereoError(
+            f'no report of a node{" in " * bool(wanted)}{", ".join(sorted(wanted))} within '
+            f'{seconds:g} s, in ROS domain {os.environ.get("ROS_DOMAIN_ID", "0")}; '
+            f'reported have: {", ".join(sorted(self._reports)) or "none"}')
+
+    def figures(self, namespaces: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+        """Of each node in these namespaces (none: all): ``figures_of``."""
+        wanted = set(map(_absolute, namespaces))
         return {node: figures_of(*reports) for node, reports in sorted(self._reports.items())
-                if not namespaces or (node.rpartition('/')[0] or '/') in namespaces}
+                if not wanted or _namespace(node) in wanted}
+
+
+def _absolute(namespace: str) -> str:
+    return f'/{namespace.strip("/")}'
+
+
+def _namespace(node: str) -> str:
+    return node.rpartition('/')[0] or '/'
 
 
 def figures_of(before: Report | None, now: Report) -> dict[str, Any]:

@@ -39,7 +39,11 @@ def test_match_undoes_what_the_pair_alone_shows_and_says_so(
         arguments = ['match', *names[lower], *SAD, '-o', str(tmp_path / f'{mode}.pfm')]
         arguments += ['--set', f'row_correction={mode}', '--repeat', '2']
         assert main([*arguments, '--json']) == 0
-        report: dict[str, object] = json.loads(capsys.readouterr().out)['rows']
+        printed = json.loads(capsys.readouterr().out)
+        report: dict[str, object] = printed['rows']
+        # What is undone is no warning.
+        assert any(one['check'] == 'vertical offset' for one in printed['warnings']) == (
+            lower > 1 and not (mode == 'correct' and report['undone']))
         maps[lower, mode] = files.read_pfm(tmp_path / f'{mode}.pfm')
         if mode == 'correct':
             assert main(arguments) == 0

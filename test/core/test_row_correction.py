@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.rectification import RightWarp
 from stereo_bp_ros.row_correction import (
     MAX_RATE_PX_S,
@@ -15,6 +17,7 @@ from stereo_bp_ros.row_correction import (
     TERMS,
     RowCorrection,
     RowEstimator,
+    places,
 )
 
 WIDTH, HEIGHT, FOCAL = 1242, 375, 720.0
@@ -70,6 +73,16 @@ def test_each_error_is_corrected_everywhere_after_a_few_pairs(terms: Sequence[fl
     np.testing.assert_allclose(pairs.rows(pairs.time_s + 10), grid(correction(terms)), atol=0.12)
     assert pairs.estimator.state.reason == ''
     assert pairs.estimator.state.residual == pytest.approx(0.15, rel=0.3)
+
+
+def test_the_largest_rows_of_an_estimate_and_of_its_correction_are_at_the_same_places() -> None:
+    pairs = Pairs()
+    pairs.see(ERRORS['all'], 5)
+    state, target = pairs.estimator.state, pairs.estimator.target
+    assert target is not None
+    assert abs(target.largest(WIDTH, HEIGHT) - state.largest) <= state.remaining
+    x, y = places(WIDTH, HEIGHT)
+    assert {(0, 0), (WIDTH - 1, HEIGHT - 1), (CX, CY)} <= set(zip(x, y, strict=True))
 
 
 @pytest.mark.parametrize('name', ['offset', 'roll', 'focal length', 'keystone'])
@@ -231,6 +244,17 @@ def test_an_unmoved_correction_does_not_change() -> None:
     assert pairs.estimator.state.corrected_s is not None
 
 
+@pytest.mark.parametrize('terms', [(1, 0, 0, 0.5, 0), (1, 0, 0, 0, 1.2)])
+def test_a_term_that_is_about_as_large_as_needed_does_not_come_and_go(
+        terms: Sequence[float]) -> None:
+    pairs = Pairs()
+    targets = []
+    for _ in range(70):
+        pairs.see(terms)
+        targets.append(pairs.estimator.target)
+    assert sum(one != other for one, other in itertools.pairwise(targets[10:])) <= 3
+
+
 CONTRADICTORY: dict[str, Callable[[Pairs], np.ndarray]] = {
     'too little texture': lambda pairs: pairs.points((3, 0, 0, 0, 0), MIN_POINTS - 1),
     'the points of a pair contradict each other': lambda pairs: pairs.points(
@@ -250,6 +274,19 @@ def test_pairs_that_show_nothing_keep_the_last_value_and_say_so(reason: str) -> 
         assert pairs.estimator.state.reason == reason
         assert pairs.estimator.state.estimate == known.estimate
         assert pairs.estimator.correction(pairs.time_s) == before
+
+
+def test_a_calibration_without_a_principal_point_has_it_in_the_middle() -> None:
+    known = Calibration(FOCAL, 0.5, 600.0, 610.0, 180.0)
+    for calibration, focal, middle in (
+            (known, FOCAL, (610.0, 180.0)), (None, WIDTH, (CX, CY)),
+            (Calibration(FOCAL, 0.5, 0, 0, 0), FOCAL, (CX, CY))):
+        estimator = RowEstimator.of_camera(WIDTH, HEIGHT, calibration, limit=2.0)
+        estimator.add(Pairs().points((1, 0, 0, 0, 0)), 0)
+        estimate = estimator.state.estimate
+        assert estimate is not None
+        assert (estimate.focal_px, estimate.cx, estimate.cy) == (focal, *middle)
+        assert estimator.limit == 2
 
 
 def test_everything_is_forgotten_when_asked() -> None:

@@ -140,5 +140,5 @@ def test_workers_undo_what_one_process_undoes() -> None:
             assert chunk.rows is not None
             found += undone(chunk.rows, list(reader.read(chunk)))
     assert found == undone(RowTracker(), street())
-    off = scale.Plan({'own': CONFIG.replace(row_correction='measure')})
+    off = scale.Plan({'own': CONFIG.replace(row_correction='off')})
     assert every(chunk.rows is None for chunk in scale._with_rows(sources.chunks(5), off))

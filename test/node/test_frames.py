@@ -157,6 +157,20 @@ def test_bad_input_is_counted_by_its_reason_and_the_next_good_pair_is_published(
     assert bench.texts('input') == ''
 
 
+def test_a_drop_is_counted_before_it_is_told() -> None:
+    bench = Bench(max_input_age=0.5)
+    counted: list[int] = []
+    bench.conditions._log = lambda level, text: counted.append(sum(bench.outcome().values()))
+    bench.process(NOW - SECOND)
+    thermal = make_image(NOW, np.zeros((24, 32), np.uint8))
+    thermal.encoding = 'thermal'
+    bench.process(left=thermal)
+    bench.matcher.fail.append(RuntimeError('a bug'))
+    bench.process(NOW + 1)
+    # Of bad input there is its reason, too.
+    assert counted == [1, 3, 4]
+
+
 def test_an_unexpected_exception_is_counted_logged_and_survived() -> None:
     bench = Bench()
     bench.matcher.fail.append(RuntimeError('a bug'))

@@ -138,7 +138,7 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
         assert (done.returncode, done.stderr) == (0, '')
         assert done.stdout.startswith(f'usage: stereo_bp {verb} ')
         needs = f'{verb} cannot run here: it needs rclpy: ' in ' '.join(done.stdout.split())
-        assert needs == (verb in ('replay', 'status', 'demo'))
+        assert needs == (verb in ('replay', 'status', 'param', 'demo'))
     assert stereo_bp(plain, 'info').returncode == 0
     for arguments, extra in (
             (('match', 'inputs/pair/left.png', 'inputs/pair/right.png'), 'cpu'),
@@ -148,6 +148,7 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
               'search'), 'search'),
             (('benchmark', 'papers', '--output', 'papers'), 'cpu'),
             (('replay', 'inputs/bag'), 'ros'), (('demo',), 'ros'), (('status',), 'ros'),
+            (('param', 'list'), 'ros'),
             (('view', '--save', 'run.rrd'), 'view')):
         done = stereo_bp(plain, *arguments)
         assert done.returncode == 2

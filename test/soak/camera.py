@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import numpy as np
 
 from stereo_bp_ros.stamps import SIDES
@@ -25,6 +26,21 @@ CLOCK_PERIOD = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
+class Motion:
+    """By how many rows the right camera shows things lower, from the stamp ``since_ns`` on.
+
+    px: at that stamp, and before; px_per_s: more with each second.
+    """
+
+    since_ns: int
+    px: float = 0.0
+    px_per_s: float = 0.0
+
+    def rows(self, stamp_ns: int) -> float:
+        return self.px + self.px_per_s * 1e-9 * max(0, stamp_ns - self.since_ns)
+
+
+@dataclasses.dataclass(frozen=True)
 class Settings:
     """How the camera is; a fault replaces some of it.
 
@@ -36,6 +52,8 @@ class Settings:
     focal, baseline: of camera_info, pixels and metres.
     infos:    whether camera_info is sent; info_width: of it, 0 = that of the images.
     short:    the data of images ends too soon.
+    motion:   of the right camera; pairs are smooth then, so that rows can be measured.
+    misses:   rows may miss each other so much that results are not judged.
     """
 
     running: bool = True
@@ -53,6 +71,8 @@ class Settings:
     infos: bool = True
     info_width: int = 0
     short: bool = False
+    motion: Motion | None = None
+    misses: bool = False
 
 
 def shown_at(stamp_ns: int) -> int:
@@ -66,6 +86,21 @@ def textures(disparity: int, width: int, height: int) -> tuple[np.ndarray, np.nd
     values = np.random.default_rng(disparity).integers(
         0, 256, (height, width + disparity), dtype=np.uint8)
     return values[:, :width].copy(), values[:, disparity:].copy()
+
+
+@functools.cache
+def corners(disparity: int, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """As ``textures``, so smooth that parts of a row can be measured."""
+    values = np.random.default_rng(disparity).normal(128, 120, (height, width + disparity))
+    scene = np.clip(cv2.GaussianBlur(values, (0, 0), 0.9), 0, 255).astype(np.uint8)
+    return scene[:, :width].copy(), scene[:, disparity:].copy()
+
+
+def lowered(image: np.ndarray, rows: float) -> np.ndarray:
+    """An image whose contents lie so many rows lower."""
+    return np.asarray(cv2.warpAffine(
+        image, np.array([[1.0, 0, 0], [0, 1, rows]]), image.shape[::-1],
+        flags=cv2.INTER_LANCZOS4, borderMode=cv2.BORDER_REPLICATE))
 
 
 class Periodic(abc.ABC):
@@ -113,6 +148,10 @@ class Camera(Periodic):
         with self.lock:
             self._settings = Settings(**changes)
 
+    def now_ns(self) -> int:
+        """What the next stamp is made of."""
+        return self._clock()
+
     def send(self) -> int:
         """Send one frame now, and return its place."""
         with self.lock:
@@ -133,8 +172,8 @@ class Camera(Periodic):
                       if side != settings.losing or not self._ledger.sent % 3)
         disparity = shown_at(stamps['left'])
         place = self._ledger.send(
-            stamps['left'], Shown(disparity, settings.width, settings.height, settings.focal),
-            time.monotonic(), sides)
+            stamps['left'], Shown(None if settings.misses else disparity, settings.width,
+                                  settings.height, settings.focal), time.monotonic(), sides)
         if settings.infos:
             for side in SIDES:
                 info = self._client.info(
@@ -142,12 +181,16 @@ class Camera(Periodic):
                     focal=settings.focal, baseline=settings.baseline, cx=settings.width / 2)
                 self._client.send_info(side, info, stamps[side])
         for side in sides:
-            self._client.send_image(side, self._image(side, disparity), stamps[side])
+            self._client.send_image(side, self._image(side, disparity, stamps[side]),
+                                    stamps[side])
         return place
 
-    def _image(self, side: str, disparity: int) -> Any:
+    def _image(self, side: str, disparity: int, stamp_ns: int) -> Any:
         settings = self._settings
-        pixels = textures(disparity, settings.width, settings.height)[side == 'right']
+        scene = textures if settings.motion is None else corners
+        pixels = scene(disparity, settings.width, settings.height)[side == 'right']
+        if settings.motion is not None and side == 'right':
+            pixels = lowered(pixels, settings.motion.rows(stamp_ns))
         if settings.encoding == 'rgb8':
             pixels = np.repeat(pixels[:, :, None], 3, axis=2)
         message = self._client.image(pixels, settings.encoding, frame_id=f'{side}_camera')

@@ -40,6 +40,10 @@ WRONGS = {
         '(F.last.append(pair.right), F.right(self, dataclasses.replace(pair, right=F.last[-2:][0'
         '])))',
         'a parameter is refused', ': mixed, its disparity'),
+    'rows are measured and not corrected': (
+        'from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor as O; '
+        'O.correction = lambda *_: None',
+        'the right camera drifts and is bumped', ': mixed, its disparity'),
     'drops are not counted': (
         'from stereo_bp_ros.node.diagnostics.ledger import Ledger as L; '
         'L.drop_pair = lambda self, reason, input_reason=None: None',

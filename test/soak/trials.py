@@ -14,8 +14,9 @@ from test.soak.faults import CAMERA_FAULTS, CLOCK_FAULTS, NODE_FAULTS, Fault, Sp
 from test.soak.ledger import transport_losses
 from test.soak.machine_faults import MACHINE_FAULTS
 from test.soak.rig import Rig, Violation, usage
+from test.soak.row_faults import ROW_FAULTS
 
-FAULTS = (*CAMERA_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS, *MACHINE_FAULTS)
+FAULTS = (*CAMERA_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS, *MACHINE_FAULTS, *ROW_FAULTS)
 
 #: Frames after the end of a fault, of which one at least is published.
 RECOVERY = 2

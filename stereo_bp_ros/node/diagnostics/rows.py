@@ -21,6 +21,7 @@ from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.row_correction import (
     CONTRADICTION,
     NO_TEXTURE,
+    PLACES,
     TERMS,
     RowCorrection,
     RowEstimator,
@@ -191,10 +192,7 @@ class _Rows:
 
     def __init__(self, camera: _Camera) -> None:
         self.camera = camera
-        known = camera.calibration
-        self.estimator = RowEstimator(camera.width, camera.height) if known is None else (
-            RowEstimator(camera.width, camera.height, focal_px=known.focal_px,
-                         cx=known.cx_right, cy=known.cy))
+        self.estimator = RowEstimator.of_camera(camera.width, camera.height, camera.calibration)
         self._reference: RowCorrection | None = None
         self._seen_s: float | None = None
 
@@ -232,7 +230,7 @@ class _Rows:
                 f'{self._middle(now):.2f} px lower, and {self._tilt(now):.2f} px more at its '
                 'right edge than at its left; calibrate the cameras anew')
         if self._reference is not None and config.row_correction != 'correct':
-            moved = float(np.abs(self._corners(now) - self._corners(self._reference)).max())
+            moved = float(np.abs(self._rows(now) - self._rows(self._reference)).max())
             if moved > limit:
                 texts.append(f'the rows of the two images have moved by up to {moved:.2f} px '
                              'since activation: has a camera moved in its mounting?')
@@ -260,7 +258,7 @@ class _Rows:
                 'vertical tilt drift px': f'{self._tilt(now) - self._tilt(then):.2f}'}
         target = self.estimator.target
         if mode == 'correct' and target is not None:
-            most = float(np.abs(self._corners(target)).max())
+            most = target.largest(self.camera.width, self.camera.height)
             values |= {'row correction': f'up to {most:.2f} px'
                        + (f' ({state.reason})' if state.reason else ''),
                        'row correction since s': f'{state.corrected_s:.3f}',
@@ -269,14 +267,11 @@ class _Rows:
             values['row correction'] = 'none: ' + (state.reason or 'row_correction is measure')
         return values
 
-    def _corners(self, of: RowCorrection) -> np.ndarray:
-        """Rows in the corners and the middle of the image."""
-        right, bottom = self.camera.width - 1.0, self.camera.height - 1.0
-        return of.rows(np.array([0, right, 0, right, right / 2]),
-                       np.array([0, 0, bottom, bottom, bottom / 2]))
+    def _rows(self, of: RowCorrection) -> np.ndarray:
+        return of.rows_of_image(self.camera.width, self.camera.height)
 
     def _middle(self, of: RowCorrection) -> float:
-        return float(self._corners(of)[4])
+        return float(self._rows(of)[PLACES**2 // 2])
 
     def _tilt(self, of: RowCorrection) -> float:
         """In the last column, less that in the first one."""

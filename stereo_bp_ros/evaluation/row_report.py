@@ -1,0 +1,120 @@
+"""What an evaluation says of the rows of its pairs: a line for each sequence."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stereo_bp_ros import findings
+from stereo_bp_ros.checks import MAX_VERTICAL_OFFSET
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import Doubt
+from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.rows import PairRows, describe_state
+from stereo_bp_ros.row_correction import RowState
+
+CERTAIN_SIGMAS = 2.0
+"""Standard deviations by which rows must exceed what is doubtful."""
+
+NAMED = 20
+"""Sequences that have a line; of further ones there is their number."""
+
+
+@dataclasses.dataclass
+class SequenceRows:
+    """The rows of one sequence for one matcher; or of pairs that are measured each by itself.
+
+    first:     name of the first pair.
+    state:     behind the latest pair.
+    undone_px: rows that were undone in each pair; None = ``row_correction`` is measure.
+    largest:   least and most rows by which a pair misses, pixels; of pairs by themselves.
+    """
+
+    first: str
+    input: str
+    matcher: str
+    is_alone: bool
+    state: RowState
+    pairs: int = 0
+    corrected: int | None = None
+    undone_px: float | None = None
+    largest: tuple[float, float] = (float('inf'), 0.0)
+
+    def add(self, rows: PairRows) -> None:
+        """One more pair."""
+        self.pairs += 1
+        self.state, self.undone_px = rows.state, rows.undone_px
+        if rows.undone_px is not None:
+            self.corrected = (self.corrected or 0) + bool(rows.undone_px)
+        if rows.state.estimate is not None:
+            low, high = self.largest
+            self.largest = min(low, rows.state.largest), max(high, rows.state.largest)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        pairs = f'{self.pairs} pair{"s" * (self.pairs > 1)}'
+        if self.is_alone:
+            low, high = self.largest
+            text = f'{pairs}, each by itself: ' + (
+                f'they miss by {low:.2f} to {high:.2f} px' if high else 'unknown')
+        else:
+            text = f'{pairs} from {self.first} on: {describe_state(self.state)}'
+        if self.corrected is None:
+            return text + ', not corrected (row_correction is measure)'
+        if self.corrected:
+            return f'{text}, corrected in {self.corrected}'
+        return text + ', not corrected' + (f' ({self.state.reason})' * bool(
+            self.state.reason and self.state.estimate))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        state, is_known = self.state, self.state.estimate is not None
+        return {'matcher': self.matcher, 'input': self.input, 'first': self.first,
+                'pairs': self.pairs, 'corrected': self.corrected, 'each_by_itself': self.is_alone,
+                'largest_px': (self.largest[1] if self.is_alone else state.largest)
+                if is_known else None,
+                'sigma_px': state.sigma if is_known and not self.is_alone else None,
+                'text': self.text}
+
+
+def sequences_of(results: Iterable[Result]) -> list[SequenceRows]:
+    """Of every matcher that measures rows, in the order of the pairs."""
+    found: list[SequenceRows] = []
+    latest: dict[str, SequenceRows] = {}
+    for result in results:
+        for name, figures in result.matchers.items():
+            rows = figures.rows
+            if rows is None or rows.state == RowState():
+                continue
+            one = latest.get(name)
+            if one is None or one.input != result.input or rows.is_alone != one.is_alone or (
+                    rows.begins and not rows.is_alone):
+                one = latest[name] = SequenceRows(result.name, result.input, name, rows.is_alone,
+                                                  rows.state)
+                found.append(one)
+            one.add(rows)
+    return found
+
+
+def doubts(sequences: Sequence[SequenceRows], own: str, config: MatcherConfig
+           ) -> list[findings.Finding]:
+    """Sequences that row_correction correct leaves with rows that miss each other."""
+    return findings.believe([findings.Finding(
+        findings.CHECKS[Doubt.VERTICAL_OFFSET.value], f'rows of {one.text}', one.state.largest)
+        for one in sequences if one.matcher == own and not one.is_alone and one.undone_px == 0
+        and one.state.largest - CERTAIN_SIGMAS * one.state.sigma > MAX_VERTICAL_OFFSET], config)
+
+
+def words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of ``SequenceRows.to_dict``: what several matchers find is said once."""
+    texts: dict[str, list[str]] = {}
+    for one in rows:
+        where = f'{one["input"]}, ' if one['input'] else ''
+        texts.setdefault(where + one['text'], []).append(one['matcher'])
+    matchers = {one['matcher'] for one in rows}
+    lines = [(f'{", ".join(names)}: ' if len(names) < len(matchers) else '') + text
+             for text, names in texts.items()]
+    more = len(lines) - NAMED
+    return lines[:NAMED] + [f'{more} further sequences: --json'] * (more > 0)

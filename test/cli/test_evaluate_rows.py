@@ -1,0 +1,102 @@
+"""stereo_bp evaluate of sequences whose rows miss each other."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pathlib
+from typing import Any
+
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros import files
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from test.cases import every
+
+OPTIONS = ['--backend', 'cpu', '--repeat', '1', '--set', 'stereo_algorithm=sad', '--set',
+           'disparity_range=32']
+PAIRS = 8
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[float, bool], pathlib.Path]:
+    """Pairs whose right image is so many rows lower, named by their stamps or not."""
+    found = {}
+    for lower, is_sequence in ((1.5, True), (1.5, False), (5.5, True)):
+        folder = tmp_path_factory.mktemp(f'rows_{lower}_{is_sequence}')
+        scene = RoadSequence(width=320, height=160, max_disparity=30, rate_hz=5, frames=PAIRS,
+                             misalignment=Misalignment(vertical_offset_px=lower))
+        for number in range(PAIRS):
+            frame = scene.frame(number)
+            name = f'{10**18 + number * 200_000_000}' if is_sequence else f'pair{number}'
+            for side, image in (('left', frame.left), ('right', frame.right)):
+                (folder / side).mkdir(exist_ok=True)
+                files.write_image(folder / side / f'{name}.png', image)
+        found[lower, is_sequence] = folder
+    return found
+
+
+def evaluate(folder: pathlib.Path, mode: str, capsys: pytest.CaptureFixture[str],
+             *more: str) -> dict[str, Any]:
+    assert main(['evaluate', str(folder), *OPTIONS, '--set', f'row_correction={mode}', *more,
+                 '--json']) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found['warned'] = [one['check'] for one in found['warnings']]
+    return found
+
+
+def test_a_sequence_is_measured_or_corrected_and_that_is_said_in_place_of_a_warning(
+        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str]
+        ) -> None:
+    off, measured, corrected = (evaluate(folders[1.5, True], mode, capsys)
+                                for mode in ('off', 'measure', 'correct'))
+    assert off['rows'] == []
+    assert off['warned'] == measured['warned'] == ['vertical offset']
+    assert corrected['warned'] == []
+    (one,), (other,) = measured['rows'], corrected['rows']
+    assert one['pairs'] == other['pairs'] == PAIRS
+    assert one['largest_px'] == other['largest_px'] == pytest.approx(1.5, abs=0.15)
+    assert (one['corrected'], other['corrected']) == (None, PAIRS - 2)
+    assert 'px lower' in one['text']
+    assert one['text'].endswith('not corrected (row_correction is measure)')
+    assert other['text'].endswith(f'corrected in {PAIRS - 2}')
+    assert every(pair['row_correction_px'] is None for pair in measured['pairs'])
+    # What is measured changes no disparity.
+    assert [pair['score'] for pair in measured['pairs']] == [
+        pair['score'] for pair in off['pairs']]
+
+
+def test_a_line_says_what_was_measured_and_workers_find_the_same(
+        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str]
+        ) -> None:
+    pytest.importorskip('distributed')
+    rows = evaluate(folders[1.5, True], 'measure', capsys)['rows']
+    assert evaluate(folders[1.5, True], 'measure', capsys, '--workers', '2')['rows'] == rows
+    main(['evaluate', str(folders[1.5, True]), *OPTIONS, '--set', 'row_correction=measure'])
+    printed = ' '.join(capsys.readouterr().out.split())
+    assert f'Rows of {rows[0]["text"]}.' in printed
+
+
+def test_rows_beyond_the_limit_stay_and_are_a_warning(
+        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str],
+        caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = evaluate(folders[5.5, True], 'correct', capsys)
+    assert found['warned'] == ['vertical offset']
+    assert 'not corrected (beyond the limit of 4 px)' in found['rows'][0]['text']
+    assert 'beyond the limit' in caplog.text
+
+
+def test_unrelated_pairs_are_measured_each_by_itself(
+        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str]
+        ) -> None:
+    measured, corrected = (evaluate(folders[1.5, False], mode, capsys)
+                           for mode in ('measure', 'correct'))
+    (one,), (other,) = measured['rows'], corrected['rows']
+    assert one['each_by_itself']
+    assert one['text'].startswith(f'{PAIRS} pairs, each by itself: they miss by 1.')
+    assert (one['corrected'], other['corrected']) == (None, PAIRS)
+    assert (measured['warned'], corrected['warned']) == (['vertical offset'], [])

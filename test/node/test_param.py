@@ -1,0 +1,66 @@
+"""``stereo_bp param``: parameters of a running node are read and set from a shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip('rclpy')
+
+from stereo_bp_ros.cli.main import main
+from test.node.client import Client
+
+pytestmark = pytest.mark.ros
+
+PARAMETERS = {'preset': 'road', 'disparity_range': 16, 'max_input_age': 30.0}
+
+Param = Callable[..., 'tuple[int, str, str]']
+
+
+@pytest.fixture
+def param(client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+          ) -> Param:
+    """``param(*words)``: exit status, output and errors of the verb in the node's domain."""
+    monkeypatch.setenv('ROS_DOMAIN_ID', str(client.context.get_domain_id()))
+
+    def param(*words: str) -> tuple[int, str, str]:
+        status = main(['param', '--wait', '60', *words])
+        return status, *capsys.readouterr()
+    return param
+
+
+def test_a_preset_changes_the_parameters_that_it_provides(client: Client, param: Param) -> None:
+    client.set_parameters(preset='road')
+    assert param('set', 'preset', 'sad_fast') == (0, 'preset: sad_fast\n', '')
+    assert param('get', 'stereo_algorithm') == (0, 'sad\n', '')
+
+
+def test_a_text_means_what_the_parameter_takes(client: Client, param: Param) -> None:
+    assert param('set', 'uniqueness_ratio', '7')[1] == 'uniqueness_ratio: 7.0\n'
+    assert param('set', '--json', 'row_correction', 'off')[:2] == (
+        0, '{\n  "/stereo_bp": {\n    "row_correction": "off"\n  }\n}\n')
+    assert client.get_parameters('uniqueness_ratio', 'row_correction') == {
+        'uniqueness_ratio': 7.0, 'row_correction': 'off'}
+
+
+def test_the_list_has_every_parameter_with_its_value(client: Client, param: Param) -> None:
+    status, printed, _ = param('list', '--json')
+    (node, values), = json.loads(printed).items()
+    assert (status, node) == (0, '/stereo_bp')
+    assert {'preset', 'use_sim_time', 'disparity_range'} <= set(values)
+    assert f'disparity_range: {values["disparity_range"]}\n' in param('list')[1]
+
+
+@pytest.mark.parametrize(('words', 'sentence'), [
+    (('get', 'disparity_rnage'), "no parameter 'disparity_rnage'; did you mean disparity_range?"),
+    (('set', 'confidence_threshold', '7'), '/stereo_bp rejects it: '),
+    (('set', 'disparity_range', 'many'), '/stereo_bp rejects it: '),
+    (('set', 'preset'), 'param set NAME VALUE it is, and not 1 words behind set'),
+    (('get', 'preset', '--namespace', 'fornt', '--wait', '2'), 'in /fornt within')])
+def test_a_mistake_is_a_sentence_and_status_2(param: Param, words: tuple[str, ...],
+                                              sentence: str) -> None:
+    status, printed, said = param(*words)
+    assert (status, printed) == (2, '')
+    assert sentence in said
