@@ -97,6 +97,15 @@ def confidence_picture(confidence: np.ndarray) -> np.ndarray:
     return np.asarray(picture)
 
 
+def depth_picture(depth: np.ndarray, near: float, far: float) -> np.ndarray:
+    """Depth by its logarithm in the Turbo map, red = `near` to blue = `far`, `INVALID` elsewhere.
+
+    depth: float H x W, metres, NaN = none.
+    """
+    with np.errstate(invalid='ignore', divide='ignore'):
+        return disparity_picture(-np.log(depth), None, -np.log(far), -np.log(near))
+
+
 def grey_picture(image: np.ndarray | RawImage) -> np.ndarray:
     """An input image (mono8, mono16, rgb8 or raw) as BGR; 16 bits are scaled to their maximum."""
     if isinstance(image, RawImage):

@@ -270,7 +270,8 @@ def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> N
 def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
     """All pairs; warns of bags, and of truths that are not read."""
     recordings = [one.source for one in inputs
-                  if isinstance(one.source, pathlib.Path) and is_bag(one.source)]
+                  if isinstance(one.source, pathlib.Path) and not topics.globs
+                  and is_bag(one.source)]
     if recordings:
         shared.require('rosbags')       # which folders of images do without
         from stereo_bp_ros.evaluation import bags
