@@ -242,7 +242,7 @@ class DisparityFrame:
         return f'DisparityFrame({"; ".join(self._summary())})'
 
     def _repr_html_(self) -> str:
-        """For notebooks: pictures of disparity and confidence, and the depth, with their units."""
+        """For notebooks: pictures of disparity, confidence and depth, with their units."""
         from stereo_bp_ros import pictures  # not above: it loads OpenCV
         panels, legends, lines = [], [], self._summary()
         if isinstance(self.disparity, np.ndarray):
@@ -254,8 +254,11 @@ class DisparityFrame:
             panels.append(('confidence, blue = 0 to yellow = 1',
                            pictures.confidence_picture(self.confidence)))
         if isinstance(self.depth, np.ndarray) and np.isfinite(self.depth).any():
-            lines.append('depth {:.2f} to {:.2f} m, median {:.2f} m'.format(
-                *np.nanpercentile(self.depth, (0, 100, 50))))
-        picture = pictures.data_uri(pictures.sheet(panels, 1, legends)) if panels else ''
+            near, far, low, high, median = np.nanpercentile(self.depth, (1, 99, 0, 100, 50))
+            lines.append(f'depth {low:.2f} to {high:.2f} m, median {median:.2f} m')
+            panels.append((f'depth, red = {near:.2f} m to blue = {far:.2f} m',
+                           pictures.depth_picture(self.depth, near, max(far, 1.01 * near))))
+        picture = pictures.data_uri(
+            pictures.sheet(panels, 1, legends).picture) if panels else ''
         return (f'<p>{"<br>".join(lines)}</p>'
                 + (f'<img alt="disparity in pixels" src="{picture}">' if picture else ''))

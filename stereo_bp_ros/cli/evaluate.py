@@ -54,9 +54,10 @@ from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Results, Totals, totals_of
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, examine_inputs
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
 if TYPE_CHECKING:
@@ -259,10 +260,9 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
 
 def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> None:
     """What every matcher made of a pair."""
-    pair, frame = matched.pair, matched.frame
-    sink.judged(place, pair.left, matched.maps, low=frame.min_disparity, high=frame.max_disparity,
-                truth=pair.truth, confidence=evaluation.confidence(matched),
-                stamp_ns=pair.stamp_ns, latency_ms={
+    pair, (low, high) = matched.pair, matched.searched
+    sink.judged(place, pair.left, matched.maps, low=low, high=high, truth=pair.truth,
+                confidence=evaluation.confidence(matched), stamp_ns=pair.stamp_ns, latency_ms={
                     name: {**one.stages_ms, 'total': one.times_ms[-1]}
                     for name, one in matched.result.matchers.items()})
 
@@ -270,7 +270,8 @@ def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> N
 def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
     """All pairs; warns of bags, and of truths that are not read."""
     recordings = [one.source for one in inputs
-                  if isinstance(one.source, pathlib.Path) and is_bag(one.source)]
+                  if isinstance(one.source, pathlib.Path) and not topics.globs
+                  and is_bag(one.source)]
     if recordings:
         shared.require('rosbags')       # which folders of images do without
         from stereo_bp_ros.evaluation import bags

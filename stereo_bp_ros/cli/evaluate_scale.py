@@ -10,8 +10,9 @@ from typing import Any
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, Skipped, judge_all
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Skipped, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sources import Sources, Unread
 

@@ -18,9 +18,10 @@ from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
 from stereo_bp_ros.evaluation import plots, sweep
 from stereo_bp_ros.evaluation.conditions import EXPLAIN, Condition, parse_condition
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.old_conditions import convert_figure
 from stereo_bp_ros.evaluation.results import totals_of
-from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Sources
 from stereo_bp_ros.evaluation.sweep import Point, Store
 

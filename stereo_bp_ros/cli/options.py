@@ -182,8 +182,27 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
                         help='print every figure as JSON instead of a table')
 
 
+def add_glob_options(parser: argparse.ArgumentParser) -> None:
+    """--left-glob and --right-glob."""
+    for side, other in (('left', 'right'), ('right', 'left')):
+        parser.add_argument(f'--{side}-glob', default='', metavar='PATTERN',
+                            help=f"{side} images in a folder, e.g. 'cam_{side[0]}/*.png'; pairs "
+                                 f'by the order of their names; with --{other}-glob')
+
+
+def chosen_globs(options: argparse.Namespace) -> tuple[str, str] | None:
+    """Patterns of left and right images; None: the command line names none.
+
+    :raises ValueError: it names one.
+    """
+    if bool(options.left_glob) != bool(options.right_glob):
+        raise ValueError('--left-glob and --right-glob go together')
+    return (options.left_glob, options.right_glob) if options.left_glob else None
+
+
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
-    """Topics of a bag, and how far the stamps of a pair may be from each other and its truth."""
+    """Where the images of a bag or folder are, and how stamps may differ in a pair."""
+    add_glob_options(parser)
     for side in ('left', 'right'):
         parser.add_argument(f'--{side}', default='', metavar='TOPIC', dest=f'{side}_image',
                             help=f'{side} images in a bag (default: found by its name)')
@@ -219,7 +238,7 @@ def chosen_topics(options: argparse.Namespace) -> StereoTopics:
     return StereoTopics(options.left_image, options.right_image, options.left_info,
                         options.right_info, options.truth_topic,
                         truth_tolerance_s=options.truth_tolerance, tolerance_s=tolerance_s,
-                        rectified=options.rectified)
+                        rectified=options.rectified, globs=chosen_globs(options))
 
 
 def sync_parameters(options: argparse.Namespace) -> dict[str, Value]:
@@ -268,7 +287,7 @@ def _load_preset(options: argparse.Namespace, values: Mapping[str, Value],
     options.why_preset = getattr(options, 'why_preset', '')
     if options.preset == AUTO:
         machine = MatcherConfig.from_mapping({name: value for name, value in values.items()
-                                              if name in ('backend', 'device_id', 'num_threads')})
+                                              if name in engines.OF_MACHINE})
         try:
             options.preset, options.why_preset = engines.best_preset(machine, *size)
         except BackendUnavailable:      # as whoever wants to match is told

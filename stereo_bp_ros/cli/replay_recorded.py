@@ -21,8 +21,8 @@ from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.conditions import DELIVERY, judge
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import PERFORMANCE, totals_of
-from stereo_bp_ros.evaluation.runs import Method
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.evaluation.sources import Input, Sources

@@ -26,7 +26,8 @@ from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import plots
-from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.method import Method
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sensitivity import QUANTITIES, Quantity, Row, Street, curve, doubled
 
 HELP = 'curves of wrong pixels over errors of calibration, weather and light'

@@ -50,7 +50,8 @@ def load_preset(name: str) -> dict[str, Value]:
     names = preset_names()
     if name not in names:
         raise ConfigError('preset', name, f'must be one of {", ".join(names)}, {NONE}, or, for '
-                          f'the node and the command line, {AUTO}' + did_you_mean(name, names))
+                          f'the node, the command line and StereoMatcher, {AUTO}'
+                          + did_you_mean(name, names))
     [(_, values)] = load_blocks(PRESETS / f'{name}.yaml')
     return dict(values)
 

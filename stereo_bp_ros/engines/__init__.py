@@ -13,8 +13,8 @@ from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 if TYPE_CHECKING:
     from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
-__all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'best_preset', 'choose', 'create_engine', 'known',
-           'warm_up']
+__all__ = ['OF_MACHINE', 'SHARE', 'Backend', 'Engine', 'Plan', 'best_preset', 'choose',
+           'create_engine', 'known', 'warm_up']
 
 
 def choose(config: MatcherConfig) -> Backend[Any]:
@@ -61,6 +61,10 @@ def _choose(config: MatcherConfig, properties_of: Callable[[int], Properties | N
         if config.backend == 'cuda':
             raise
         return CpuBackend(str(error))
+
+
+#: Settings of the machine, by which ``auto`` chooses a preset.
+OF_MACHINE = ('backend', 'device_id', 'num_threads')
 
 
 def best_preset(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple[str, str]:

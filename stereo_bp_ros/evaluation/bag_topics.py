@@ -96,6 +96,8 @@ class StereoTopics:
         their camera_info describes a camera that distorts.
     tolerance_s:       most seconds between the stamps of the images of a pair, also of a folder
                        of stamped images; 0 = they have to be equal.
+    globs:             patterns of the names of left and right images, for a folder that has
+                       pairs by their order; None = a layout of ``datasets``.
     """
 
     left_image: str = ''
@@ -106,6 +108,7 @@ class StereoTopics:
     truth_tolerance_s: float = dataclasses.field(default=0.01, kw_only=True)
     rectified: str = dataclasses.field(default='auto', kw_only=True)
     tolerance_s: float = dataclasses.field(default=0.0, kw_only=True)
+    globs: tuple[str, str] | None = dataclasses.field(default=None, kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -113,9 +116,11 @@ class StereoTopics:
                 self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
 
     def options(self) -> list[str]:
-        """The command-line options of a player that name the same topics and tolerance."""
+        """The command-line options of a player that find the same pairs."""
+        left, right = self.globs or ('', '')
         named = {'--left': self.left_image, '--right': self.right_image,
                  '--left-info': self.left_info, '--right-info': self.right_info,
+                 '--left-glob': left, '--right-glob': right,
                  '--approximate-sync': f'{self.tolerance_s:.9f}' if self.tolerance_s else ''}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
 

@@ -31,17 +31,10 @@ from distributed import Client, KilledWorker, LocalCluster, Security, WorkerPlug
 from stereo_bp_ros import transport
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.rows import RowTracker
-from stereo_bp_ros.evaluation.runs import (
-    UNREADABLE,
-    Evaluation,
-    Matched,
-    Method,
-    Skipped,
-    judge_all,
-    range_of,
-)
+from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Matched, Skipped, judge_all
 from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader, Pair
 
 CHUNKS_PER_WORKER = 3
@@ -369,7 +362,7 @@ def _with_rows(chunks: Iterable[Chunk], plan: Plan) -> Generator[Chunk, None, No
                 with contextlib.suppress(*UNREADABLE):      # the worker tells of it
                     pair = unread.load()
                     if pair.stamp_ns is not None:
-                        tracker.corrections(pair, {name: range_of(config, pair, plan.method)
+                        tracker.corrections(pair, {name: plan.method.range_of(config, pair)
                                                    for name, config in configs.items()})
 
 

@@ -236,16 +236,17 @@ class _Numbered:
 @contextlib.contextmanager
 def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
                  ) -> Iterator[_Numbered | bags.StereoBag]:
+    globs = topics.globs if topics else None
     if isinstance(source, RoadSequence):
         yield _Numbered('the street', [f'{place:06d}' for place in range(len(source))],
                         functools.partial(pair_of_street, source))
-    elif is_bag(source):
+    elif not globs and is_bag(source):
         # Needs rosbags, which folders of images do without.
         from stereo_bp_ros.evaluation import bags
         with bags.StereoBag(source, topics) as bag:
             yield bag
     else:
-        dataset = datasets.open_dataset(source, _tolerance_s(topics))
+        dataset = datasets.open_dataset(source, _tolerance_s(topics), globs)
         yield _Numbered(str(source), dataset.names, dataset.__getitem__, dataset.warnings)
 
 

@@ -67,12 +67,13 @@ def open_source(path: pathlib.Path, *, period_s: float = 0.1,
         found.
     :raises StereoError: neither a bag nor a folder of pairs.
     """
-    if is_bag(path):
+    topics = topics or bags.StereoTopics()
+    if not topics.globs and is_bag(path):
         return _bag_source(path, topics)
-    return _folder_source(path, period_s, calibration, topics.tolerance_s if topics else 0.0)
+    return _folder_source(path, period_s, calibration, topics)
 
 
-def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
+def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
     with bags.StereoBag(path, named) as bag:
         topics, pairs, warnings = bag.topics, bag.count, tuple(bag.warnings(played=True))
         image = bags.COMPRESSED_IMAGE if bag.compressed else bags.IMAGE
@@ -92,8 +93,8 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
 
 
 def _folder_source(path: pathlib.Path, period_s: float,
-                   calibration: Calibration | None, tolerance_s: float) -> Source:
-    dataset = datasets.open_dataset(path, tolerance_s)
+                   calibration: Calibration | None, topics: bags.StereoTopics) -> Source:
+    dataset = datasets.open_dataset(path, topics.tolerance_s, topics.globs)
 
     def events() -> Iterator[Event]:
         for index, pair in enumerate(dataset):

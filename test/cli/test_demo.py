@@ -143,6 +143,7 @@ def test_a_short_demo_leaves_report_and_pictures_with_every_frame_accounted_for(
     report = json.loads(capsys.readouterr().out)
     assert report == json.loads((output / 'report.json').read_text())
     assert set(report['runs']) == {'bp', 'sad'}
+    assert open_pairs(output / 'bp' / 'input')[0] == 12         # for the tutorial
     page = (output / 'report.html').read_text()
     for name, run in report['runs'].items():
         frames = run['frames']

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import dataclasses
 import re
 
 import cv2
@@ -17,7 +19,9 @@ from stereo_bp_ros import (
     MatcherConfig,
     StereoError,
     StereoMatcher,
+    engines,
     files,
+    pictures,
 )
 from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.output_files import ENDINGS
@@ -45,7 +49,22 @@ def test_a_matcher_takes_a_preset_by_its_name_and_settings():
         StereoMatcher('sad_fast', preset='road')
 
 
+def test_auto_is_the_best_preset_for_the_size_that_is_given():
+    matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, levels=3)
+    name, _ = engines.best_preset(MatcherConfig(backend='cpu', num_threads=2), 320, 240)
+    assert matcher.config == MatcherConfig.preset(name, backend='cpu', num_threads=2, levels=3)
+    large = StereoMatcher(preset='auto', backend='cpu', size=(1242, 375), num_threads=2)
+    assert large.config == MatcherConfig.preset('road_fast', backend='cpu', num_threads=2)
+
+
+def picture_of(page):
+    return cv2.imdecode(np.frombuffer(base64.b64decode(
+        re.search(r'base64,([^"]+)"', page)[1]), np.uint8), cv2.IMREAD_COLOR)
+
+
 @pytest.mark.parametrize(('call', 'words'), [
+    (lambda: StereoMatcher('auto'), r"StereoMatcher\(preset='auto', size=\(width, height\)\)"),
+    (lambda: StereoMatcher('road', size=(8, 8)), 'only the preset auto takes it'),
     (lambda: StereoMatcher('raod'), 'did you mean road'),
     (lambda: StereoMatcher(preset='indor'), 'did you mean indoor'),
     (lambda: StereoMatcher(disparty_range=3), 'did you mean disparity_range'),
@@ -92,6 +111,12 @@ def test_a_frame_says_what_it_holds_and_shows_itself_in_a_notebook(frame):
     page = frame._repr_html_()
     assert 'src="data:image/' in page
     assert re.search(r'depth \d+\.\d\d to \d+\.\d\d m', page)
+    without = dataclasses.replace(frame, depth=None)._repr_html_()
+    assert picture_of(page).shape[0] > 1.2 * picture_of(without).shape[0]
+    depth = np.array([[1.0, 10.0, 100.0, np.nan]])
+    blue, _, red = pictures.depth_picture(depth, 1, 100)[0].astype(int).T
+    assert (red[0] > blue[0], red[2] < blue[2], (blue[3], red[3])) == (
+        True, True, pictures.INVALID[::2])
     assert len(page) < 500_000
 
 

@@ -24,8 +24,9 @@ from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import sources
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
+from stereo_bp_ros.evaluation.runs import Evaluation, judge_all
 
 pytest.importorskip('numba')
 dask = pytest.importorskip('dask')

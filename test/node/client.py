@@ -355,7 +355,7 @@ class Client:
         values = self.call(GetParameters, 'get_parameters', names=list(names)).values
         return {n: parameter_value_to_python(v) for n, v in zip(names, values, strict=True)}
 
-    def change_state(self, transition: str, limit: float = START_LIMIT) -> bool:
+    def change_state(self, transition: str | int, limit: float = START_LIMIT) -> bool:
         from lifecycle_msgs.msg import Transition
         from lifecycle_msgs.srv import ChangeState
 
@@ -377,8 +377,8 @@ class Client:
                 return any(future.done() for future in known)
 
             self.wait_until(answered, limit, 'an answer of change_state')
-            future = client.call_async(
-                ChangeState.Request(transition=Transition(label=transition)))
+            future = client.call_async(ChangeState.Request(transition=Transition(
+                **{'label' if isinstance(transition, str) else 'id': transition})))
             self.wait_until(future.done, limit, f'change_state to {transition}')
             return bool(future.result().success)
         finally:

@@ -144,10 +144,13 @@ class Dataset:
             yield entry.load()
 
 
-def open_dataset(path: files.PathLike, tolerance_s: float = 0.0) -> Dataset:
+def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
+                 globs: tuple[str, str] | None = None) -> Dataset:
     """Find out how a folder stores stereo pairs. No image is read yet.
 
     :param tolerance_s: most seconds between the stamps of a pair whose images are named by them.
+    :param globs: patterns of the left and the right images, relative to the folder, which are
+        pairs in their order whatever the layout; None: one of ``LAYOUTS``.
     :raises ValueError: no such folder, no known layout, or one with parts missing.
     """
     folder = Path(path)
@@ -155,6 +158,8 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0) -> Dataset:
         raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
                          else f'there is no folder {folder}')
     folder = folder.resolve()
+    if globs:
+        return Dataset(folder.name, folder, 'named files', tuple(plain.by_globs(folder, *globs)))
     parts = list(_walk(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))
     if not parts:
         wanted = ', '.join(layout.files for layout in LAYOUTS)

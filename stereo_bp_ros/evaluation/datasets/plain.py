@@ -9,7 +9,7 @@ import functools
 import logging
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -185,15 +185,61 @@ def sequence(folder: Path, tolerance_s: float = 0.0) -> list[Entry] | None:
     left_folder, right_folder = found
     of_euroc = left_folder.parent / 'sensor.yaml' if left_folder.name == 'data' else None
     numbers = defer(Calibration.from_file, of_euroc) or defer_calibration(folder)
-    truths = folder / 'disparity'
-    entries = [
-        Entry(left.stem, left, right, defer(read_truth, truths / f'{left.stem}.pfm')
-              or defer(read_truth, truths / f'{left.stem}.png'), calibration=numbers,
-              stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
-        for left, right in _frames(left_folder, right_folder, tolerance_s)]
+    entries = [_with_truth(folder, left.stem, left, right, numbers)
+               for left, right in _frames(left_folder, right_folder, tolerance_s)]
     # Names are numbers of any length: their order as text is not the order in time.
     return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
                                               entry.name))
+
+
+def by_globs(folder: Path, left_glob: str, right_glob: str) -> list[Entry]:
+    """Pairs of images whose names fit two patterns, in the order of their names.
+
+    Numbers in names count as numbers: 9 is before 10.
+
+    :raises ValueError: a pattern fits nothing, both fit one file, or one side has more images.
+    """
+    lefts, rights = _fitting(folder, left_glob), _fitting(folder, right_glob)
+    if both := set(lefts) & set(rights):
+        raise ValueError(f'{min(both)} fits both {shown(left_glob)} and {shown(right_glob)}')
+    if len(lefts) != len(rights):
+        longer, shorter = sorted((lefts, rights), key=len, reverse=True)
+        known = [_numbers(path)[-1:] for path in shorter]
+        alone = next((path for path in longer if _numbers(path)[-1:] not in known),
+                     longer[len(shorter)])
+        raise ValueError(f'{folder}: {shown(left_glob)} fits {len(lefts)} images and '
+                         f'{shown(right_glob)} {len(rights)}: {alone.relative_to(folder)} has no '
+                         'partner')
+    names = [path.stem for path in lefts]
+    if len(set(names)) < len(names):
+        names = [path.relative_to(folder).with_suffix('').as_posix() for path in lefts]
+    return [_with_truth(folder, name, left, right, defer_calibration(folder))
+            for name, left, right in zip(names, lefts, rights, strict=True)]
+
+
+def _fitting(folder: Path, pattern: str) -> list[Path]:
+    try:
+        found = [path for path in folder.glob(pattern) if path.is_file()]
+    except Exception as error:          # pathlib has one of its own for each mistake
+        raise ValueError(f'{shown(pattern)} is no pattern of names below {folder}: {error}'
+                         ) from error
+    if not found:
+        raise ValueError(f'no file in {folder} fits {shown(pattern)}')
+    return sorted(found, key=lambda path: (
+        [(re.sub('[0-9]+', '', part), *_numbers(Path(part))) for part in path.parts], path))
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(digits[:1000]) for digits in re.findall('[0-9]+', path.name)]
+
+
+def _with_truth(folder: Path, name: str, left: Path, right: Path,
+                calibration: Callable[[], Calibration] | None) -> Entry:
+    """With the truth of the left image's name in disparity/."""
+    truths = folder / 'disparity'
+    return Entry(name, left, right, defer(read_truth, truths / f'{left.stem}.pfm')
+                 or defer(read_truth, truths / f'{left.stem}.png'), calibration=calibration,
+                 stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
 
 
 def _frames(left_folder: Path, right_folder: Path, tolerance_s: float

@@ -1,0 +1,100 @@
+"""Folders whose images are named in any way: pairs by the order of the names that fit."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros import files
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.evaluation.sources import open_pairs
+
+GLOBS = ('front/a_*.png', 'front/b_*.png')
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, textured_pair: Callable[..., Any]) -> pathlib.Path:
+    """a_8, a_9, a_10 with b_8, b_9, b_10, and the truth and calibration beside."""
+    for directory in ('front', 'disparity'):
+        (tmp_path / directory).mkdir()
+    for number in (8, 9, 10):
+        left, right = textured_pair(64, 48, number - 5)
+        cv2.imwrite(str(tmp_path / f'front/a_{number}.png'), left)
+        cv2.imwrite(str(tmp_path / f'front/b_{number}.png'), right)
+    files.write_pfm(tmp_path / 'disparity/a_9.pfm', np.full((48, 64), 4, np.float32))
+    (tmp_path / 'P_left.txt').write_text('100 0 32 0 0 100 24 0 0 0 1 0')
+    (tmp_path / 'P_right.txt').write_text('100 0 32 -10 0 100 24 0 0 0 1 0')
+    return tmp_path
+
+
+def test_pairs_are_in_the_order_of_their_names_with_truth_and_calibration(
+        folder: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match='no stereo pairs'):
+        open_dataset(folder)
+    dataset = open_dataset(folder, globs=GLOBS)
+    assert dataset.names == ('a_8', 'a_9', 'a_10')
+    pairs = list(dataset)
+    assert [pair.truth is not None for pair in pairs] == [False, True, False]
+    assert pairs[0].calibration is not None
+    assert pairs[0].calibration.baseline_m == pytest.approx(0.1)
+    np.testing.assert_array_equal(
+        pairs[2].right, files.read_image(folder / 'front/b_10.png'))
+
+
+@pytest.mark.parametrize(('globs', 'sentence'), [
+    (('front/a_*.png', 'front/*.png'), r'front/a_\S*.png fits both'),
+    (('front/a_*.png', 'front/c_*.png'), "no file in .* fits 'front/c_"),
+    (('front/a_*.png', '/b_*.png'), 'is no pattern of names below')])
+def test_patterns_that_tell_no_pairs_are_an_error(
+        folder: pathlib.Path, globs: tuple[str, str], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        open_dataset(folder, globs=globs)
+
+
+def test_unequal_counts_name_both_and_the_first_image_without_a_partner(
+        folder: pathlib.Path) -> None:
+    (folder / 'front/b_9.png').unlink()
+    with pytest.raises(ValueError, match=(
+            r"'front/a_.*' fits 3 images and 'front/b_.*' 2: front/a_9.png has no partner")):
+        open_dataset(folder, globs=GLOBS)
+
+
+def test_equal_names_in_two_folders_are_told_apart(folder: pathlib.Path) -> None:
+    for left in (folder / 'front').glob('a_*.png'):
+        target = folder / 'days' / left.stem
+        target.mkdir(parents=True)
+        for side in 'ab':
+            (folder / 'front' / f'{side}{left.name[1:]}').rename(target / f'{side}.png')
+    assert open_dataset(folder, globs=('days/*/a.png', 'days/*/b.png')).names == (
+        'days/a_8/a', 'days/a_9/a', 'days/a_10/a')
+
+
+def test_evaluate_takes_them_and_one_alone_is_a_mistake(
+        folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ['evaluate', str(folder), '--set', 'disparity_range=8', '--set',
+               'stereo_algorithm=sad', '--repeat', '1', '--json', '--left-glob', GLOBS[0]]
+    assert main([*command, '--right-glob', GLOBS[1]]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [frame['name'] for frame in report['pairs']] == ['a_8', 'a_9', 'a_10']
+    assert report['mean']['score']['bad_3_estimated'] < 5
+    assert main(command) == 2
+    assert '--left-glob and --right-glob go together' in capsys.readouterr().err
+
+
+def test_the_player_of_a_run_finds_the_same_pairs(folder: pathlib.Path) -> None:
+    topics = StereoTopics(globs=GLOBS)
+    assert topics.options() == ['--left-glob', GLOBS[0], '--right-glob', GLOBS[1]]
+    assert open_pairs(folder, topics)[0] == 3
+    pytest.importorskip('rosbags')
+    from stereo_bp_ros.replay.source import open_source
+    source = open_source(folder, topics=topics)
+    assert source.pairs == 3
+    assert sum(event.topic == 'left/image_rect' for event in source.events()) == 3
