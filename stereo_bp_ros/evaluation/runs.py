@@ -173,8 +173,8 @@ class Evaluation:
                 matcher.config.disparity_range, self.rows.known.get(name))
         assert known is not None
         config = self._matchers[self._own].config
-        if pair.truth is not None:
-            doubts += checks.believe(checks.check_truth(pair.truth, config), config)
+        doubts += checks.believe([*self.rows.findings, *(
+            [] if pair.truth is None else checks.check_truth(pair.truth, config))], config)
         greys = self._greys(pair) if self._baselines or self._method.consistency else None
         for name in self._baselines:
             assert greys is not None
