@@ -337,7 +337,7 @@ def test_a_wider_terminal_shows_more_columns_in_their_order(monkeypatch):
 
 
 @pytest.mark.parametrize(('arguments', 'text'), [
-    (['--against', 'sgm'], "'sgm' is none of sgbm, bm"),
+    (['--against', 'sgm'], "'sgm' is none of sgbm, sgbm_hh, bm"),
     (['--against', 'x:y=1'], 'no setting of this name'), (['--against', 'bp:levels=1'], 'bp'),
     (['--against', 'sgbm:levels=1'], 'sgbm'),
     (['--against', 'sad_fast,sad_fast:levels=1'], 'sad_fast'),
