@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros import __version__, engines
-from stereo_bp_ros.cli import evaluate_origin
+from stereo_bp_ros.cli import evaluate_origin, progress
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin, processor
 from stereo_bp_ros.cli.outputs import check_folder
@@ -69,11 +69,12 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     check_folder(options.output, ('sweep.jsonl', 'sweep.svg', 'chosen.yaml'),
                  (*sources.paths, options.params_file))
     options.output.mkdir(parents=True, exist_ok=True)
+    draws = shared.can_draw('sweep.svg')
     if any(one.name == 'disparity_range' for one in axes):
         method = dataclasses.replace(method, own_range=True)
     meter = _Meter(options, method, sources)
     shared.say_preset(options)
-    with shared.progress_bar() as bar:
+    with progress.Bar('evaluate', 'points') as bar:
         task = bar.add_task('Sweeping', total=options.trials or len(grid))
 
         def measure(changes: Mapping[str, Value]) -> Point | None:
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     preset = options.output / 'chosen.yaml'
     preset.write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
                       encoding='utf-8')
-    if shared.can_draw('sweep.svg'):
+    if draws:
         figure = plots.draw_sweep(found, choice.figure, chosen, sources.title)
         if figure:
             plots.save(figure, options.output / 'sweep.svg')

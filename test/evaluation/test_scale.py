@@ -20,7 +20,7 @@ import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, files, transport
 from stereo_bp_ros.cli import evaluate_report, evaluate_scale
-from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
+from stereo_bp_ros.cli.evaluate_scale import for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import sources
@@ -366,12 +366,3 @@ def test_a_worker_has_one_thread_unless_it_is_told_a_number():
     threads = [for_workers(options, CONFIG.replace(num_threads=number)).num_threads
                for options in (alone, many) for number in (0, 3)]
     assert threads == [0, 3, 1, 3]
-
-
-def test_the_pace_says_how_long_it_will_take(capsys):
-    now = [0.0]
-    pace = Pace(100, lambda: now[0])
-    assert str(pace) == '0 of 100 frames'
-    for now[0] in (20, 22, 24, 36):         # starting takes 20 s, which has no rate
-        pace.advance()
-    assert capsys.readouterr().err == '4 of 100 frames, 0.188 frames/s, 0:08:32 left\n'
