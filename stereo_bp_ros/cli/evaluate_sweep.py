@@ -19,7 +19,6 @@ from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitErr
 from stereo_bp_ros.evaluation import plots, sweep
 from stereo_bp_ros.evaluation.conditions import EXPLAIN, Condition, parse_condition
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.old_conditions import convert_figure
 from stereo_bp_ros.evaluation.results import totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Sources
@@ -116,10 +115,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
 
 def _choice(options: argparse.Namespace) -> Choice:
     """:raises ValueError: --by names no figure, or --choose neither a limit nor a setting."""
-    figure, _ = convert_figure(options.by)
-    if figure:
-        _log.warning('--by %s is written as in version 0.1: write %s', shown(options.by), figure)
-    figure = figure or options.by
+    figure = options.by
     if figure not in sweep.swept_paths():
         raise ValueError(f'--by {shown(figure)} is no figure that every point has'
                          f'{did_you_mean(figure, sweep.swept_paths())} ({EXPLAIN})')

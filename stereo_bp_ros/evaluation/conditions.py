@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import logging
 import math
 import operator
 import re
@@ -24,7 +23,6 @@ from stereo_bp_ros.evaluation.depth_errors import DepthError
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, MapScore
 from stereo_bp_ros.evaluation.metrics import Score
 from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
-from stereo_bp_ros.evaluation.old_conditions import convert
 from stereo_bp_ros.evaluation.regions import DISTANCES, REGIONS, distance_name
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
 from stereo_bp_ros.evaluation.rows import PairRows
@@ -74,9 +72,6 @@ _NUMBER = r'\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,2})?'
 _CONDITION = re.compile(rf'(?P<path>[^<>]+?) ?(?P<operator><=|>=|<|>) ?'
                         rf'(?P<number>{_NUMBER})(?: ?\* ?(?P<other>[^<>*]+))?')
 _REGION = re.compile(r'(?:regions|by_distance)\.(class_[\w-]+|([\d.]+)_([\d.]+|inf)_m)(?=\.|$)')
-
-_log = logging.getLogger(__name__)
-
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
@@ -136,7 +131,7 @@ class Verdict:
 
 def parse_condition(text: str, matchers: Sequence[str] = (), inputs: Sequence[str] = ()
                     ) -> Condition:
-    """Understand one condition; an old sentence is converted with a warning.
+    """Understand one condition.
 
     :param matchers: names of the other matchers of the run; ``inputs``: of several inputs.
     :raises ValueError: one sentence that names the condition and the closest path.
@@ -150,9 +145,6 @@ def parse_condition(text: str, matchers: Sequence[str] = (), inputs: Sequence[st
     if match and not unknown:
         return Condition(plain, match['path'], match['operator'], float(match['number']),
                          match['other'] or '')
-    if new := convert(plain):
-        _log.warning('the condition %s is written as in version 0.1: write %s', shown(text), new)
-        return parse_condition(new, matchers, inputs)
     raise ValueError(f'the condition {shown(text)} ' + (
         f'has the path {shown(unknown)}, which no report has{did_you_mean(unknown, known)}'
         if match else f'is not written {FORM}') + f' ({EXPLAIN})')
