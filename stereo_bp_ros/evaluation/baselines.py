@@ -10,8 +10,8 @@ import numpy as np
 
 from stereo_bp_ros.errors import BackendUnavailable
 
+#: Name of each matcher here, and in OpenCV.
 NAMES = {'sgbm': 'StereoSGBM', 'sgbm_hh': 'StereoSGBM', 'bm': 'StereoBM'}
-"""Name of each matcher here, and in OpenCV."""
 
 #: What all have in stereo_image_proc.
 _COMMON = {'PreFilterCap': 31, 'UniquenessRatio': 15, 'SpeckleWindowSize': 100, 'SpeckleRange': 4}
@@ -19,11 +19,11 @@ _COMMON = {'PreFilterCap': 31, 'UniquenessRatio': 15, 'SpeckleWindowSize': 100, 
 #: P1 and P2 are 8 and 32 times the area of the window, as is usual for it.
 _SGBM = {'BlockSize': 5, 'P1': 8 * 5**2, 'P2': 32 * 5**2, 'Disp12MaxDiff': 0, **_COMMON}
 
+#: Settings of each matcher but its range, by the names of OpenCV.
 SETTINGS: dict[str, dict[str, int]] = {
     'sgbm': {**_SGBM, 'Mode': cv2.STEREO_SGBM_MODE_SGBM_3WAY},
     'sgbm_hh': {**_SGBM, 'Mode': cv2.STEREO_SGBM_MODE_HH},
     'bm': {'BlockSize': 15, 'PreFilterSize': 9, 'TextureThreshold': 10, **_COMMON}}
-"""Settings of each matcher but its range, by the names of OpenCV."""
 
 
 class Baseline:

@@ -30,21 +30,21 @@ from stereo_bp_ros.evaluation.sparsification import Sparsification
 from stereo_bp_ros.row_correction import RowState
 from stereo_bp_ros.types import ENGINE_STAGES
 
+#: How a condition is written.
 FORM = 'PATH <= NUMBER or PATH <= FACTOR * PATH, with one of < <= > >='
-"""How a condition is written."""
 
 EXPLAIN = 'stereo_bp evaluate --explain lists the paths'
 
+#: Begins the path of a figure that every frame has to hold.
 EVERY = 'pairs.*.'
-"""Begins the path of a figure that every frame has to hold."""
 
+#: Keys of ``delivery``: what became of the frames of a run through the node.
 DELIVERY = ('sent', 'received', 'published', 'recorded', 'superseded', 'dropped', 'lost')
-"""Keys of ``delivery``: what became of the frames of a run through the node."""
 
 OPERATORS = {'<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge}
 
+#: Keys whose figures are only computed with an option, and its name.
 OPTIONS = {'sparsification': 'confidence', 'consistency': 'consistency', 'obstacles': 'corridor'}
-"""Keys whose figures are only computed with an option, and its name."""
 
 #: What the figure of a path needs; the first pattern that the path has counts.
 NEEDS = (
