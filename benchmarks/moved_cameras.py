@@ -23,9 +23,10 @@ import numpy as np
 from benchmarks import common
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result, totals_of
 from stereo_bp_ros.evaluation.rows import RowTracker
-from stereo_bp_ros.evaluation.runs import Evaluation, Method, range_of
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Pair
 
 #: Rows, and degrees of roll.
@@ -71,7 +72,7 @@ def score(pairs: Iterable[Pair], configs: Mapping[str, MatcherConfig]) -> list[f
                 return [one.frame.whole.filled.bad_known(3)
                         for one in evaluation.judge(pair).result.matchers.values()]
             evaluation.rows.corrections(pair, {
-                name: range_of(config, pair, method) for name, config in configs.items()})
+                name: method.range_of(config, pair) for name, config in configs.items()})
     raise ValueError('there is no pair')
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -203,18 +204,27 @@ def write_text(picture: np.ndarray, text: str, x: int, baseline: int, height: in
 
 Panel = tuple[str, np.ndarray]
 
+Map = tuple[np.ndarray, np.ndarray | None]
+"""Disparity and valid, as in `disparity_picture`."""
+
 MAX_EMBEDDED_SIDE, MAX_EMBEDDED_BYTES = 1440, 300_000
 """Pixels of the longer side of a picture inside a page, and its bytes before they become text."""
 
 
+class Sheet(NamedTuple):
+    """A picture, and where its panels are: left, top, width and height as parts of its own."""
+
+    picture: np.ndarray
+    boxes: Sequence[tuple[float, float, float, float]]
+
+
 def sheet(panels: Sequence[Panel], columns: int | None = None,
-          legends: Sequence[np.ndarray] = (), title: str = '') -> np.ndarray:
+          legends: Sequence[np.ndarray] = ()) -> Sheet:
     """Panels beside each other, each under its caption, with legends at the right.
 
     panels:  (caption, BGR picture); smaller pictures are centred in the place of the largest.
     columns: panels in a row; None: all in one.
     legends: bars, for instance of `disparity_bar`, one beside the other.
-    title:   one line above everything.
 
     :raises ValueError: there is no panel, or `columns` is below 1.
     """
@@ -224,15 +234,14 @@ def sheet(panels: Sequence[Panel], columns: int | None = None,
     rows = -(-len(panels) // columns)
     tall = max(picture.shape[0] for _, picture in panels)
     wide = max(picture.shape[1] for _, picture in panels)
-    unit = _unit(tall)
+    unit = max(_unit(tall), min(24, columns * wide // 130))     # a wide sheet is shown smaller
     gap, head = unit, 2 * unit + unit // 2
-    top = gap // 2 + (head + unit if title else 0)
+    top = gap // 2
     legend_height = max([legend.shape[0] for legend in legends], default=0)
     height = top + max(rows * (head + tall) + (rows - 1) * (gap // 2), head + legend_height) + gap
     width = gap + columns * (wide + gap) + sum(legend.shape[1] + gap for legend in legends)
     paper = np.full((height, width, 3), PAPER, np.uint8)
-    if title:
-        write_text(paper, title, gap, gap + unit + unit // 2, unit + unit // 3, width - 2 * gap)
+    boxes = []
     for number, (caption, picture) in enumerate(panels):
         row, column = divmod(number, columns)
         x = gap + column * (wide + gap)
@@ -241,44 +250,49 @@ def sheet(panels: Sequence[Panel], columns: int | None = None,
         y += (tall - picture.shape[0]) // 2
         x += (wide - picture.shape[1]) // 2
         paper[y:y + picture.shape[0], x:x + picture.shape[1]] = picture
+        boxes.append((x / width, y / height, picture.shape[1] / width,
+                      picture.shape[0] / height))
     x = gap + columns * (wide + gap)
     for legend in legends:
         y = top + head
         paper[y:y + legend.shape[0], x:x + legend.shape[1]] = legend
         x += legend.shape[1] + gap
-    return paper
+    return Sheet(paper, boxes)
 
 
-def comparison(left: np.ndarray | RawImage, disparity: np.ndarray, valid: np.ndarray | None = None,
+def comparison(left: np.ndarray | RawImage, maps: Mapping[str, Map],
                truth: np.ndarray | None = None, low: float = 0.0, high: float = 64.0,
-               columns: int | None = None, title: str = '',
-               captions: Sequence[str] = ('left image', 'disparity', 'ground truth', 'error'),
-               confidence: np.ndarray | None = None) -> np.ndarray:
+               confidence: Mapping[str, np.ndarray] | None = None) -> Sheet:
     """Input, disparity and, with `truth`, ground truth and errors, on one sheet with legends.
 
-    left:      mono8, mono16 or rgb8 H x W, or raw.
-    disparity, valid, truth: as in `disparity_picture` and `error_picture`.
-    low, high: range of the colours, pixels.
-    columns:   panels in a row; None: as many as bring the sheet closest to 16 : 10.
-    confidence: as in `confidence_picture`; None: it is not shown.
+    left:       mono8, mono16 or rgb8 H x W, or raw.
+    maps:       by the names of the matchers.
+    truth:      as in `error_picture`.
+    low, high:  range of the colours, pixels.
+    confidence: as in `confidence_picture`, by the names of the matchers that have one.
     """
-    panels = [(captions[0], grey_picture(left)),
-              (captions[1], disparity_picture(disparity, valid, low, high))]
-    height = disparity.shape[0]
-    legends = [disparity_bar(height, low, high)]
+    of = {name: f' of {name}' if len(maps) > 1 else '' for name in maps}
+    image = grey_picture(left)
+    panels = [('left image', image)]
     if truth is not None:
-        panels += [(captions[2], disparity_picture(truth, None, low, high)),
-                   (captions[3], error_picture(disparity, truth, valid))]
-        legends.append(error_bar(height))
-    if confidence is not None:
-        panels.append(('confidence, blue = 0 to yellow = 1', confidence_picture(confidence)))
-    return sheet(panels, columns or _columns(len(panels), panels[0][1]), legends, title)
+        panels.append(('ground truth', disparity_picture(truth, None, low, high)))
+    for name, (disparity, valid) in maps.items():
+        panels.append((f'disparity{of[name]}', disparity_picture(disparity, valid, low, high)))
+        if truth is not None:
+            panels.append((f'error{of[name]}', error_picture(disparity, truth, valid)))
+    panels += [(f'confidence{of[name]}, blue = 0 to yellow = 1', confidence_picture(one))
+               for name, one in (confidence or {}).items()]
+    # An error is beside its disparity.
+    columns = _columns(len(panels), image, 1 if truth is None else 2)
+    height = image.shape[0] * min(2, -(-len(panels) // columns))
+    return sheet(panels, columns, [disparity_bar(height, low, high), *(
+        [] if truth is None else [error_bar(height)])])
 
 
-def _columns(count: int, picture: np.ndarray) -> int:
+def _columns(count: int, picture: np.ndarray, step: int) -> int:
     """Panels in a row of so many of the size of a picture: wide ones are stacked."""
     aspect = picture.shape[1] / picture.shape[0]
-    return min(range(1, count + 1), key=lambda columns: abs(math.log(
+    return min(range(step, count + step, step), key=lambda columns: abs(math.log(
         aspect * columns / -(-count // columns) / SHEET_ASPECT)))
 
 

@@ -258,6 +258,7 @@ class DisparityFrame:
             lines.append(f'depth {low:.2f} to {high:.2f} m, median {median:.2f} m')
             panels.append((f'depth, red = {near:.2f} m to blue = {far:.2f} m',
                            pictures.depth_picture(self.depth, near, max(far, 1.01 * near))))
-        picture = pictures.data_uri(pictures.sheet(panels, 1, legends)) if panels else ''
+        picture = pictures.data_uri(
+            pictures.sheet(panels, 1, legends).picture) if panels else ''
         return (f'<p>{"<br>".join(lines)}</p>'
                 + (f'<img alt="disparity in pixels" src="{picture}">' if picture else ''))

@@ -11,7 +11,8 @@ a calibration is known. docs/reference/node.md says what cannot be seen.
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import logging
+import math
 import pathlib
 import types
 from collections.abc import Iterator, Sequence
@@ -20,30 +21,25 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros import calibration_checks, geometry
+from stereo_bp_ros.calibration_history import CalibrationHistory
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation import rows as pair_rows
 from stereo_bp_ros.evaluation.sources import Pair, Sources, inputs_of
+from stereo_bp_ros.evaluation.yaw_tracker import YawTracker
+from stereo_bp_ros.findings import Finding, believe
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.rectification import IDENTITY
 from stereo_bp_ros.row_correction import TERMS, RowEstimator, RowState, corrected_info
-from stereo_bp_ros.yaw import (
-    MAX_MOTION_S,
-    MIN_MOTION_S,
-    DisparityOffset,
-    FarPoints,
-    Points,
-    combine_offsets,
-    disparity_offset,
-    far_points,
-    match_points,
-)
 
 HELP = 'a data set folder or a bag: how the right camera has moved since its calibration'
 NEEDS = ()
+
+_log = logging.getLogger(__name__)
 
 #: What each term is where it is largest, and what explains it.
 PLACES = ('everywhere', 'at the right edge', 'at the lower edge', 'in the lower right corner',
@@ -65,41 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_json_option(parser)
 
 
-@dataclasses.dataclass
-class _Yaw:
-    """What shows a yaw, as far as the recording goes."""
-
-    far: list[FarPoints] = dataclasses.field(default_factory=list)
-    offsets: list[DisparityOffset] = dataclasses.field(default_factory=list)
-    _before: tuple[float, np.ndarray, Points] | None = None
-
-    def add(self, pair: Pair, config: MatcherConfig, time_s: float) -> None:
-        calibration, last = pair.calibration, config.max_disparity
-        if calibration is None:
-            return
-        left, right = (to_8_bits(image, config.mono16_scale) for image in pair.images)
-        points, _ = match_points(left, right, calibration, last)
-        self.far.append(far_points(points, calibration))
-        before, self._before = self._before, (time_s, left, points)
-        if (pair.stamp_ns is None or before is None or before[1].shape != left.shape
-                or not MIN_MOTION_S <= time_s - before[0] <= MAX_MOTION_S):
-            return
-        offset = disparity_offset(before[1], before[2], left, right, calibration, last)
-        if offset is not None:
-            self.offsets.append(offset)
-
-
 def run(options: argparse.Namespace) -> int:
     config = MatcherConfig.from_mapping(shared.chosen_settings(options, otherwise=AUTO))
     if options.output:
         check_folder(options.output, ('calibration.json', 'calibration.svg'),
                      [options.path, options.params_file])
+    draws = bool(options.output) and shared.can_draw('calibration.svg')
     sources = Sources(inputs_of([options.path]), shared.chosen_topics(options), options.limit)
     estimator: RowEstimator | None = None
     track: list[tuple[float, RowState]] = []
-    yaw = _Yaw()
+    yaw, doubts = YawTracker(math.inf), list[Finding]()
     pair: Pair | None = None
-    with shared.progress_bar() as bar:
+    with progress.Bar('calibrate-check') as bar:
         task = bar.add_task(f'Measuring {sources.title}', total=sources.count)
         for time_s, one in _due(sources, options.every):
             bar.update(task, advance=1)
@@ -108,17 +81,22 @@ def run(options: argparse.Namespace) -> int:
             pair = one
             searched = _range(config, one, shared.names_range(options))
             track.append((time_s, estimator.add(pair_rows.measure_rows(one, searched), time_s)))
-            yaw.add(one, searched, time_s)
+            if one.calibration is not None:
+                left, right = (to_8_bits(image, config.mono16_scale) for image in one.images)
+                doubts = believe(yaw.add(left, right, one.calibration, searched.max_disparity,
+                                         time_s, one.stamp_ns is not None), config)
     if pair is None:
         raise ValueError(f'{sources} has no stereo pairs')
+    for finding in doubts:
+        _log.warning('%s', finding)
     report = {'source': str(sources), 'pairs': len(track), **_rows_report(pair, track[-1][1]),
-              **_yaw_report(pair, yaw),
+              **_yaw_report(pair, yaw.history), 'warnings': [one.to_dict() for one in doubts],
               'track': [{'time_s': time_s, 'terms_px': _edges(state, pair),
                          'residual_px': _number(state.residual)} for time_s, state in track]}
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         shared.write_json(options.output / 'calibration.json', report)
-        if shared.can_draw('calibration.svg'):
+        if draws:
             plots.save(_drawn(report['track']), options.output / 'calibration.svg')
     if options.json:
         shared.print_json(report)
@@ -195,12 +173,11 @@ def _rows_report(pair: Pair, state: RowState) -> dict[str, Any]:
     return found
 
 
-def _yaw_report(pair: Pair, yaw: _Yaw) -> dict[str, Any]:
+def _yaw_report(pair: Pair, history: CalibrationHistory) -> dict[str, Any]:
     """For JSON: by motion, and by far points."""
-    offset = combine_offsets(yaw.offsets)
-    far, behind = (sum(getattr(one, name) for one in yaw.far) for name in ('number', 'behind'))
-    found: dict[str, Any] = {'far_points': far, 'behind_infinity': behind,
-                             'motions': len(yaw.offsets), 'disparity_offset_px': None,
+    offset, far = history.offset, history.far
+    found: dict[str, Any] = {'far_points': far.number, 'behind_infinity': far.behind,
+                             'motions': history.motions, 'disparity_offset_px': None,
                              'disparity_offset_sigma_px': None, 'yaw_degrees': None}
     if offset is not None and pair.calibration is not None:
         found |= {'disparity_offset_px': offset.offset, 'disparity_offset_sigma_px': offset.sigma,

@@ -43,6 +43,7 @@ from stereo_bp_ros.cli import (
     evaluate_scale,
     evaluate_scenario,
     evaluate_sweep,
+    progress,
     viewer,
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
@@ -54,9 +55,10 @@ from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Results, Totals, totals_of
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, examine_inputs
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
 if TYPE_CHECKING:
@@ -196,16 +198,13 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     with (evaluate_scale.start(options, configs, names, method, sources,
                                [functools.partial(_show, sink)] if sink else []
                                ) as (found, run_),
-          shared.progress_bar() as bar):
+          progress.Bar('evaluate') as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
         shared.say_preset(options)
-        pace = evaluate_scale.Pace(sources.count)
         try:
             for result in found:
                 results.append(result)
-                pace.advance()
-                bar.update(task, advance=1,
-                           description=f'Evaluating {title}, {pace.rate:.3g} frames/s')
+                bar.advance(task)
         except (StereoError, KeyboardInterrupt) as error:
             if not results:
                 raise
@@ -248,8 +247,9 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         evaluate_scenario.print_lines(summary)
     else:
         _print(f'{title} on {backend}', results, totals, summary)
-        if len(results) > tables.ROWS and not options.output:
-            shared.say(f'The rows of all {len(results)} pairs: --output DIR or --json.')
+        if len(results) > tables.ROWS:
+            where = options.output / 'report.json' if options.output else '--output DIR or --json'
+            shared.say(f'The rows of all {len(results)} pairs: {where}.')
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
     if stopped:
@@ -259,10 +259,9 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
 
 def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> None:
     """What every matcher made of a pair."""
-    pair, frame = matched.pair, matched.frame
-    sink.judged(place, pair.left, matched.maps, low=frame.min_disparity, high=frame.max_disparity,
-                truth=pair.truth, confidence=evaluation.confidence(matched),
-                stamp_ns=pair.stamp_ns, latency_ms={
+    pair, (low, high) = matched.pair, matched.searched
+    sink.judged(place, pair.left, matched.maps, low=low, high=high, truth=pair.truth,
+                confidence=evaluation.confidence(matched), stamp_ns=pair.stamp_ns, latency_ms={
                     name: {**one.stages_ms, 'total': one.times_ms[-1]}
                     for name, one in matched.result.matchers.items()})
 
@@ -331,9 +330,11 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
 def _print(title: str, results: Collection[Result], totals: Totals, summary: Mapping[str, Any]
            ) -> None:
     table = tables.frame_table(results, totals, evaluate_report.truth_is_unread(summary))
-    shared.print_table(title, table.columns, table.rows, ranks=table.ranks)
     matchers = totals.matchers
+    keys = 1 + (len(matchers) > 1)
+    shared.print_table(title, table.columns, table.rows, ranks=table.ranks, keys=keys)
     for one in tables.further_tables(matchers):
-        shared.print_table(one.title, one.columns, one.rows)
+        shared.print_table(one.title, one.columns, one.rows,
+                           keys=keys if 'matcher' in one.columns else 1)
     shared.say(*tables.sparsification_text(matchers).splitlines(), *table.legend.split('\n'),
                *evaluate_origin.lines(summary))

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.evaluation import row_report
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Totals
-from stereo_bp_ros.evaluation.runs import Method
 
 WIDTH = 80
 """Characters of a line for a terminal."""

@@ -92,6 +92,8 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     table = tables.frame_table(results, totals, truth_is_unread(summary))
     figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows),
                                   *tables.further_tables(matchers)]
+    if len(results) > tables.ROWS:
+        figures.insert(1, report.Note('The rows of all pairs are in report.json.'))
     if text := tables.sparsification_text(matchers):
         figures.append(report.Note(text))
     skipped = summary.get('skipped') or ()
@@ -104,14 +106,14 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
                      + ('; ...' if len(skipped) > NAMED else ''))
     if summary.get('stopped'):
         notes.append(f'Not all pairs: {summary["stopped"]}.')
-    overview: list[report.Part] = [*map(report.Note, notes), report.Tiles(tiles(totals))]
+    first: list[report.Part] = [*map(report.Note, notes), *overview(totals)]
     if verdicts:
-        overview.append(report.Conditions(verdicts))
+        first.append(report.Conditions(verdicts))
     pictures = [] if showing is None else [
         report.Section('Frames', showing.viewer('frames'), showing.chosen()),
         report.Section('Where errors are', showing.maps())]
     report.write_html(path, f'Evaluation of {name}', lead, [
-        report.Section('Overview', overview), *runs,
+        report.Section('Overview', first), *runs,
         report.Section('Plots', plots_of(matchers)), *pictures,
         report.Section('Figures', figures, ' '.join(table.legend.split())),
         report.Section('Times', [_times(matchers)], f'{times}, milliseconds.'),
@@ -121,28 +123,36 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
              *OTHER_MEANINGS])])])
 
 
-def tiles(totals: Totals) -> list[tuple[str, str]]:
-    """Main figures of the own matcher, each with words that say of what."""
-    own = totals.own
-    whole = own.pooled.whole
-    total = own.latency_ms['total']
-    found = [(f'{totals.frames}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
-             (f'{total["p99"]:.1f} ms', f'p99 of {len(own.times_ms)} times'),
-             (f'{whole.published.coverage:.1f} %', 'valid pixels')]
-    if 'device' in own.latency_ms:
-        found.insert(3, (f'{own.latency_ms["device"]["p50"]:.2f} ms',
-                         'median time on the device'))
-    for size, what in ((own.engine_bytes, 'memory of the engine'),
-                       (totals.process_bytes, 'memory of the process')):
-        if size is not None:
-            found.append((f'{size / 2**20:.0f} MiB', what))
+def overview(totals: Totals) -> list[report.Part]:
+    """Main figures: in large letters those of one matcher, side by side those of several."""
+    common = [(f'{totals.frames}', 'pairs')]
+    if totals.process_bytes is not None:
+        common.append((f'{totals.process_bytes / 2**20:.0f} MiB', 'memory of the process'))
+    figures = {name: main_figures(one) for name, one in totals.matchers.items()}
+    if len(figures) == 1:
+        return [report.Tiles([*common, *(
+            (figure, what) for one in figures.values() for what, figure in one.items())])]
+    words = dict.fromkeys(itertools.chain.from_iterable(figures.values()))
+    return [report.Tiles(common), report.Table('Every matcher', ('', *figures), [
+        (what, *(one.get(what, '-') for one in figures.values())) for what in words])]
+
+
+def main_figures(one: Summary) -> dict[str, str]:
+    """Of a matcher, by words that say of what."""
+    whole, total = one.pooled.whole, one.latency_ms['total']
+    found = {'median time': f'{total["p50"]:.1f} ms',
+             f'p99 of {len(one.times_ms)} times': f'{total["p99"]:.1f} ms'}
+    if 'device' in one.latency_ms:
+        found['median time on the device'] = f'{one.latency_ms["device"]["p50"]:.2f} ms'
+    found['valid pixels'] = f'{whole.published.coverage:.1f} %'
+    if one.engine_bytes is not None:
+        found['memory of the engine'] = f'{one.engine_bytes / 2**20:.0f} MiB'
     if whole.published.known:
-        found += [(f'{whole.published.bad_estimated(3.0):.2f} %',
-                   'bad-3 of the valid pixels, all frames'),
-                  (f'{whole.published.bad_known(3.0):.2f} %', 'bad-3 or hole, all frames'),
-                  (f'{own.mean["filled"]["bad_3_known"]:.2f} %',
-                   'bad-3 once filled, mean of frames'),
-                  (f'{whole.published.mae:.2f} px', 'EPE, mean absolute error')]
+        found |= {
+            'bad-3 of the valid pixels, all frames': f'{whole.published.bad_estimated(3.0):.2f} %',
+            'bad-3 or hole, all frames': f'{whole.published.bad_known(3.0):.2f} %',
+            'bad-3 once filled, mean of frames': f'{one.mean["filled"]["bad_3_known"]:.2f} %',
+            'EPE, mean absolute error': f'{whole.published.mae:.2f} px'}
     return found
 
 

@@ -154,7 +154,8 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
             sink.camera('match', calibration, left.shape[1], left.shape[0])
         sink.judged(0, left, {'match': (seen.disparity + np.float32(shift), seen.valid)},
                     low=seen.min_disparity + shift, high=seen.max_disparity + shift, truth=truth,
-                    confidence=seen.confidence, points=seen.points)
+                    confidence=None if seen.confidence is None else {'match': seen.confidence},
+                    points=seen.points)
     if truth is not None:
         score = metrics.score(frame.disparity + np.float32(shift), truth, frame.valid)
         report['score'] = score.as_dict()
@@ -238,8 +239,8 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     """Write every file that is asked for; what each holds, and its name."""
     assert frame.disparity is not None
     written = {'disparity': str(options.output)}
-    drawn = pictures.comparison(left, frame.disparity, frame.valid, low=frame.min_disparity,
-                                high=frame.max_disparity)
+    drawn = pictures.comparison(left, {'match': (frame.disparity, frame.valid)},
+                                low=frame.min_disparity, high=frame.max_disparity).picture
     if options.output.suffix.lower() == '.png':
         lost = int(np.count_nonzero(frame.disparity[frame.valid] < 0))
         if lost:

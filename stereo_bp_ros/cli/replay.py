@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from stereo_bp_ros import process
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli import viewer
+from stereo_bp_ros.cli import progress, viewer
 from stereo_bp_ros.errors import StereoError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
                         longest_gap_s=max(options.longest_gap, options.period))
         for topic in player.wait_for_subscribers(options.wait):
             shared.say(f'nobody subscribes to {topic}', file=sys.stderr)
-        with _watching(sink, node, options.wait), shared.progress_bar() as bar:
+        with _watching(sink, node, options.wait), progress.Bar('replay') as bar:
             task = bar.add_task(f'Replaying {source.name}',
                                 total=source.pairs * options.loop or None)
             report = player.play(options.loop,

@@ -16,8 +16,8 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.evaluation import metrics, plots, report
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
-from stereo_bp_ros.evaluation.runs import Method, judge_map
 from stereo_bp_ros.evaluation.showing import Showing, View
 from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.replay import analysis, session
@@ -127,13 +127,14 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
             results.append(Result(
                 pair.name, width, height, {MATCHER: Figures(
                     [times.pop('total')],
-                    judge_map(pair, disparity, answer.valid, method or Method()), times,
+                    (method or Method()).judge(pair, disparity, answer.valid), times,
                     disparity_range=round(high - low) + 1)}))
-            showing.add(index, View(pair.name, pair.left, disparity, answer.valid, pair.truth,
-                                    low, high))
+            maps = {name: (disparity, answer.valid)}
+            showing.add(index, View(pair.name, pair.left, maps, pair.truth, low, high,
+                                    pair.calibration))
             if sink:
-                sink.judged(index, pair.left, {name: (disparity, answer.valid)}, low=low,
-                            high=high, truth=pair.truth, stamp_ns=answer.stamp_ns,
+                sink.judged(index, pair.left, maps, low=low, high=high, truth=pair.truth,
+                            stamp_ns=answer.stamp_ns,
                             latency_ms={name: answer.stages_ms})
         advance()
     if results:

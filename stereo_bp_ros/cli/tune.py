@@ -18,6 +18,7 @@ from typing import Any
 
 from stereo_bp_ros import engines
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.evaluation import datasets
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         values.setdefault('program', 'plain_steps')
         values.setdefault('plain_steps.storage', 'hybrid')
     report = []
-    with shared.progress_bar() as bar:
+    with progress.Bar('tune', 'tilings') as bar:
         task = bar.add_task('Tuning', total=None)
         for name, width, height, disparities in sizes:
             config = MatcherConfig.from_mapping({**values, 'disparity_range': disparities})

@@ -76,16 +76,14 @@ def lines(x: Sequence[float], series: Mapping[str, Values], x_label: str, y_labe
     return _with_legend(figure, axes)
 
 
-def rate_map(rate: np.ndarray, block: int) -> Figure:
+def rate_map(rate: np.ndarray, block: int, high: float) -> Figure:
     """Where in the image something happens: rates in per cent by blocks of pixels; NaN = unknown.
 
-    rate: H x W blocks; block: side of one, pixels.
+    rate: H x W blocks; block: side of one, pixels; high: end of the colours.
     """
     figure, axes = _new_figure()
     height, width = rate.shape
-    # Blocks with few known pixels would leave the others without colours.
-    high = max(1.0, float(np.nanpercentile(rate, 99)))
-    image = axes.imshow(rate, cmap='plasma', vmin=0, vmax=high, interpolation='none',
+    image = axes.imshow(rate, cmap='plasma', vmin=0, vmax=max(1.0, high), interpolation='none',
                         extent=(0, width * block, height * block, 0))
     axes.set_facecolor('black')
     axes.set(xlabel='column, px', ylabel='row, px')

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from stereo_bp_ros.evaluation.conditions import Verdict
 
+#: What a page needs.
 MODULES = ('jinja2', 'matplotlib')
-"""What a page needs."""
 
 _CONTROL = re.compile(r'[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]')
 
@@ -66,6 +66,29 @@ class Image:
         check_uri(self.uri)
 
 
+class Values(NamedTuple):
+    """What a pointer over a picture is told of the place in the image below it.
+
+    uri:   PNG of maps of disparities one below the other, each of blocks of ``block`` x ``block``
+           pixels: ``low`` + (256 red + green - 1) ``step`` px, 0 = none; blue: the confidence in
+           255ths, 0 = none.
+    names: of the maps.
+    boxes: of the panels in the picture, as in ``pictures.Sheet``.
+    size:  width and height of the image, pixels.
+    scale: metres x pixels of disparity above ``shift``; 0: metres are not known.
+    """
+
+    uri: str
+    names: Sequence[str]
+    boxes: Sequence[tuple[float, float, float, float]]
+    size: tuple[int, int]
+    block: int
+    low: float
+    step: float
+    scale: float
+    shift: float
+
+
 class Shot(NamedTuple):
     """One frame of a page: the larger ``badness``, the worse; ``place`` is from 0."""
 
@@ -73,7 +96,8 @@ class Shot(NamedTuple):
     place: int
     name: str
     caption: str
-    uri: str
+    uri: str = ''
+    values: Values | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +113,8 @@ class Viewer:
     def __post_init__(self) -> None:
         for shot in self.shots:
             check_uri(shot.uri)
+            if shot.values:
+                check_uri(shot.values.uri)
 
     @property
     def slug(self) -> str:

@@ -12,10 +12,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import Doubt
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.rows import PairRows, describe_state
-from stereo_bp_ros.row_correction import RowState
-
-CERTAIN_SIGMAS = 2.0
-"""Standard deviations by which rows must exceed what is doubtful."""
+from stereo_bp_ros.row_correction import CERTAIN_SIGMAS, RowState
 
 NAMED = 20
 """Sequences that have a line; of further ones there is their number."""
@@ -27,8 +24,9 @@ class SequenceRows:
 
     first:     name of the first pair.
     state:     behind the latest pair.
-    undone_px: rows that were undone in each pair; None = ``row_correction`` is measure.
-    largest:   least and most rows by which a pair misses, pixels; of pairs by themselves.
+    corrected: pairs in which rows were undone; None: ``row_correction`` is measure.
+    undone_px: rows that were undone in the latest pair, anywhere at most; None: as above.
+    largest:   least and most rows by which one of the pairs misses, pixels.
     """
 
     first: str

@@ -8,6 +8,7 @@ is. One without a stamp is measured by itself where somebody asks for it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Collection, Mapping
 
@@ -17,8 +18,10 @@ from stereo_bp_ros.alignment import row_points
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets.entries import Pair
+from stereo_bp_ros.evaluation.yaw_tracker import YawTracker
+from stereo_bp_ros.findings import Finding
 from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.row_correction import RowCorrection, RowEstimator, RowState
+from stereo_bp_ros.row_correction import RowCorrection, RowEstimator, RowState, undo_rows
 
 FOLLOWS_NS = 500_000_000
 """Most nanoseconds from a pair to the next of the same sequence."""
@@ -118,10 +121,13 @@ class RowTracker:
         self._estimators: dict[str, RowEstimator] = {}
         self._before: _Place | None = None
         self._measured_ns = 0
+        self._yaw = YawTracker()
         #: What each matcher undoes in the latest pair.
         self.latest: dict[str, RowCorrection | None] = {}
         #: What is known of the latest pair, by the matchers that measure it.
         self.known: dict[str, PairRows] = {}
+        #: What the latest pair says of a yaw, where it was measured.
+        self.findings: list[Finding] = []
 
     def corrections(self, pair: Pair, configs: Mapping[str, MatcherConfig]
                     ) -> dict[str, RowCorrection | None]:
@@ -134,8 +140,8 @@ class RowTracker:
         before, self._before = self._before, _Place.of(pair)
         begins = before is None or not _follows(self._before, before)
         if begins:
-            self._estimators = {}
-        self.latest, self.known = {}, {}
+            self._estimators, self._yaw = {}, YawTracker()
+        self.latest, self.known, self.findings = {}, {}, []
         measure = self._measure_alone if pair.stamp_ns is None else self._measure
         for name, (state, correction) in measure(pair, wanted).items():
             undone_px = None
@@ -143,7 +149,19 @@ class RowTracker:
                 self.latest[name] = correction
                 undone_px = 0.0 if correction is None else correction.largest(*self._before.size)
             self.known[name] = PairRows(state, undone_px, begins, pair.stamp_ns is None)
+        for name, config in itertools.islice(wanted.items(), 1):
+            self._measure_yaw(pair, config, self.latest.get(name))
         return self.latest
+
+    def _measure_yaw(self, pair: Pair, config: MatcherConfig, correction: RowCorrection | None
+                     ) -> None:
+        """Now and then, in a sequence whose calibration is known."""
+        if pair.stamp_ns is None or pair.calibration is None or not self._yaw.is_due(
+                pair.stamp_ns * 1e-9):
+            return
+        left, right = (to_8_bits(image, config.mono16_scale) for image in pair.images)
+        self.findings = self._yaw.add(left, undo_rows(right, correction), pair.calibration,
+                                      config.max_disparity, pair.stamp_ns * 1e-9)
 
     def _measure(self, pair: Pair, configs: Mapping[str, MatcherConfig]) -> _Measured:
         """States behind a pair of a sequence, and what the pairs before it say of it."""

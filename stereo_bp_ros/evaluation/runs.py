@@ -10,22 +10,22 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from stereo_bp_ros import checks, findings, geometry
+from stereo_bp_ros import checks, findings
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import baselines, regions
+from stereo_bp_ros.evaluation import baselines
 from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
-from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
-from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
+from stereo_bp_ros.evaluation.frame_scores import score_frame
+from stereo_bp_ros.evaluation.method import Method
+from stereo_bp_ros.evaluation.obstacles import Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
 from stereo_bp_ros.evaluation.rows import RowTracker, follows
 from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
@@ -37,45 +37,14 @@ from stereo_bp_ros.types import DisparityFrame
 
 T = TypeVar('T')
 
+#: A disparity, H x W in pixels, and where it is valid, bool H x W.
 Map = tuple[np.ndarray, np.ndarray]
-"""A disparity, H x W in pixels, and where it is valid, bool H x W."""
 
+#: What reading a pair may raise.
 UNREADABLE = (StereoError, ValueError, OSError)
-"""What reading a pair may raise."""
 
+#: First pairs of an input whose images are compared, to tell whether they are exchanged.
 EXAMINED_PAIRS = 3
-"""First pairs of an input whose images are compared, to tell whether they are exchanged."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Method:
-    """How pairs are judged.
-
-    repeat:      how often each is matched; the median counts.
-    confidence:  whether the matchers' confidence is judged, too, with one more run.
-    calibration: of pairs that bring none, to score by distance and for ``min_depth``; None:
-                 unknown.
-    own_range:   whether every pair is searched as far as the configuration says, also where the
-                 data set knows better.
-    consistency: whether figures without a truth are computed, too, with one more run.
-    corridor:    ahead of the left camera, in which obstacles are counted; None: they are not.
-    windows:     distances that are scored apart, too: lower and upper limits in metres.
-    skip_unreadable: whether pairs that cannot be read are left out.
-    alone:       names of matchers that undo rows in a pair without a stamp by itself.
-    range_from_truth: whether a pair whose source does not say how far to search is searched as far
-                 as its truth goes.
-    """
-
-    repeat: int = 3
-    confidence: bool = False
-    calibration: Calibration | None = None
-    own_range: bool = False
-    consistency: bool = False
-    corridor: Corridor | None = None
-    windows: tuple[tuple[float, float], ...] = ()
-    skip_unreadable: bool = False
-    range_from_truth: bool = False
-    alone: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,15 +57,24 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True)
 class Matched:
-    """A pair as the first matcher did it, beside the result and the maps of all.
+    """A pair as matchers did it.
 
-    frame: arrays H x W: its disparity, pixels, and its confidence (0 to 1) where it is judged.
+    maps:        of all.
+    frames:      arrays H x W of all but OpenCV's, with the confidence where it is judged.
+    calibration: None: it is not known.
     """
 
     pair: Pair
     result: Result
-    frame: DisparityFrame
     maps: Mapping[str, Map]
+    frames: Mapping[str, DisparityFrame]
+    calibration: Calibration | None
+
+    @property
+    def searched(self) -> tuple[float, float]:
+        """First and last disparity of the first matcher, pixels."""
+        first = next(iter(self.frames.values()))
+        return first.min_disparity, first.max_disparity
 
 
 class Evaluation:
@@ -182,12 +160,12 @@ class Evaluation:
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
-        self.rows.corrections(pair, {name: range_of(config, pair, self._method)
+        self.rows.corrections(pair, {name: self._method.range_of(config, pair)
                                      for name, config in self._configs.items()})
         for name, matcher in self._matchers.items():
             frames[name], times_ms = self._match(matcher, name, pair)
             maps[name] = _map(frames[name])
-            known = known or _known(pair, maps[name][0].shape, self._method)
+            known = known or self._method.known_of(pair, maps[name][0].shape)
             found[name] = Figures(times_ms, score_frame(
                 *maps[name], confidence=frames[name].confidence, **known),
                 dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
@@ -195,8 +173,8 @@ class Evaluation:
                 matcher.config.disparity_range, self.rows.known.get(name))
         assert known is not None
         config = self._matchers[self._own].config
-        if pair.truth is not None:
-            doubts += checks.believe(checks.check_truth(pair.truth, config), config)
+        doubts += checks.believe([*self.rows.findings, *(
+            [] if pair.truth is None else checks.check_truth(pair.truth, config))], config)
         greys = self._greys(pair) if self._baselines or self._method.consistency else None
         for name in self._baselines:
             assert greys is not None
@@ -213,7 +191,7 @@ class Evaluation:
         left, _ = pair.images
         return Matched(pair, Result(
             pair.name, left.width, left.height, found, host_memory.peak(), pair.input,
-            tuple(doubts)), frames[self._own], maps)
+            tuple(doubts)), maps, frames, self._method.calibration_of(pair))
 
     def _examine(self, pair: Pair) -> list[checks.Finding]:
         """What is doubtful about a pair, before it is matched; of its truth later."""
@@ -312,15 +290,14 @@ class Evaluation:
                                       self._method.windows)
                 for name, one in maps.items()}
 
-    def confidence(self, matched: Matched) -> np.ndarray | None:
-        """The first matcher's confidence in the pair judged last, float32 H x W in [0, 1].
+    def confidence(self, matched: Matched) -> dict[str, np.ndarray]:
+        """Of the pair judged last, float32 H x W in [0, 1], of every matcher that has one.
 
-        It costs one more run where it was not judged.
+        It costs one more run of each where it was not judged.
         """
-        if matched.frame.confidence is not None:
-            return matched.frame.confidence
-        return self._matchers[self._own].compute(
-            *matched.pair.images, outputs=('confidence',)).confidence
+        return {name: _confidence(self._matchers[name], matched.pair)
+                if frame.confidence is None else frame.confidence
+                for name, frame in matched.frames.items()}
 
     def _match(self, matcher: StereoMatcher, name: str, pair: Pair
                ) -> tuple[DisparityFrame, list[float]]:
@@ -329,13 +306,12 @@ class Evaluation:
         # A truth is the disparity between the images as they are, which a calibration shifts.
         frame, times_ms = self._timed(lambda: matcher.compute(left, right))
         if self._method.confidence and pair.truth is not None:
-            found = matcher.compute(left, right, outputs=('confidence',))
-            frame = dataclasses.replace(frame, confidence=found.confidence)
+            frame = dataclasses.replace(frame, confidence=_confidence(matcher, pair))
         return frame, times_ms
 
     def _adapt(self, matcher: StereoMatcher, name: str, pair: Pair) -> None:
         """Make it ready for a pair: its range, its size, and its rows."""
-        wanted = range_of(self._configs[name], pair, self._method)
+        wanted = self._method.range_of(self._configs[name], pair)
         if wanted != matcher.config:
             matcher.reconfigure(wanted)
         left, _ = pair.images
@@ -351,17 +327,6 @@ class Evaluation:
             result = program()
             times_ms.append((time.perf_counter() - start) * 1e3)
         return result, times_ms
-
-
-def range_of(config: MatcherConfig, pair: Pair, method: Method) -> MatcherConfig:
-    """A configuration as it searches in a pair: as far as the data set says, or ``min_depth``."""
-    count = pair.disparities
-    if not count and method.range_from_truth and pair.truth is not None:
-        highest = float(np.max(pair.truth, where=np.isfinite(pair.truth), initial=0.0))
-        count = max(2, min(512, math.ceil(highest) + 1 - config.min_disparity))
-    if count and not method.own_range:
-        config = config.replace(disparity_range=count)
-    return geometry.searched(config, pair.calibration or method.calibration)
 
 
 def examine_inputs(sources: Sources, config: MatcherConfig, method: Method, own: str = ''
@@ -381,37 +346,13 @@ def examine_inputs(sources: Sources, config: MatcherConfig, method: Method, own:
                     pair.stamp_ns is not None or own in method.alone)
                 examine = checks.check_exchanged if is_corrected else checks.examine_alignment
                 left, right = (to_8_bits(image, config.mono16_scale) for image in pair.images)
-                found.append(examine(left, right, range_of(config, pair, method)))
+                found.append(examine(left, right, method.range_of(config, pair)))
         for finding, pairs in findings.summarised(itertools.chain(*found)):
             if 2 * pairs > len(found) and (
                     finding.check.severity is not findings.Severity.REJECT or pairs == len(found)):
                 kept += checks.believe([dataclasses.replace(
                     finding, text=f'{one}: {finding.text}')], config)
     return kept
-
-
-def judge_map(pair: Pair, disparity: np.ndarray, valid: np.ndarray, method: Method
-              ) -> FrameScore:
-    """Compare a map that others have computed with a pair's truth, as ``Evaluation.judge``.
-
-    disparity: float32 H x W, pixels, between the images as they are; valid: bool H x W.
-
-    :raises ValueError: the truth has another size.
-    """
-    return score_frame(disparity, valid, **_known(pair, disparity.shape, method))
-
-
-def _known(pair: Pair, shape: tuple[int, ...], method: Method) -> dict[str, Any]:
-    """What ``score_frame`` needs to know of a pair, whoever has matched it."""
-    calibration = pair.calibration or method.calibration
-    known: dict[str, Any] = {'truth': np.full(shape, np.nan, np.float32), 'sky': pair.sky,
-                             'infinity': calibration.shift if calibration else 0.0}
-    if pair.truth is not None:
-        known |= {'truth': pair.truth, 'calibration': calibration,
-                  'regions': regions.find_regions(
-                      pair.truth, pair.vehicles, calibration, occluded=pair.occluded,
-                      windows=method.windows, classes=pair.classes)}
-    return known
 
 
 def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
@@ -443,6 +384,12 @@ def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
         except (*UNREADABLE, MemoryError) as error:
             raise StereoError(f'{name}: {error}') from error
         yield matched
+
+
+def _confidence(matcher: StereoMatcher, pair: Pair) -> np.ndarray:
+    found = matcher.compute(*pair.images, outputs=('confidence',)).confidence
+    assert found is not None
+    return found
 
 
 def _map(frame: DisparityFrame) -> Map:

@@ -219,14 +219,16 @@ class Sink:
 
     def judged(self, place: int, left: np.ndarray | RawImage, maps: Mapping[str, Map], *,
                low: float, high: float, truth: np.ndarray | None = None,
-               confidence: np.ndarray | None = None, points: np.ndarray | None = None,
+               confidence: Mapping[str, np.ndarray] | None = None,
+               points: np.ndarray | None = None,
                latency_ms: Mapping[str, Mapping[str, float]] | None = None,
                stamp_ns: int | None = None) -> None:
-        """Send a pair as matchers did it; the first one has image, truth, confidence and points.
+        """Send a pair as matchers did it; the first one has image, truth and points.
 
         place: in the sequence, from 0.
         maps:  by the names of the matchers, between the images as they are.
         truth: float H x W, pixels, not finite = unknown.
+        confidence: by the names of the matchers that have one.
         latency_ms: by the names of the matchers, and by stages.
         """
         own = next(iter(maps))
@@ -234,12 +236,12 @@ class Sink:
             truth = None
         shared = {'disparity': True, 'error': truth is not None, 'bad_3': truth is not None,
                   'latency_ms': bool(latency_ms)}
-        single = {LEFT: True, 'truth': truth is not None, 'confidence': confidence is not None,
-                  'points': points is not None}
+        single = {LEFT: True, 'truth': truth is not None, 'points': points is not None}
+        known = confidence or {}
         if own not in self._layout:
-            self.lay_out({name: [kind for kind, there in (
-                shared | single if name == own else shared).items() if there] for name in maps},
-                'frame')
+            self.lay_out({name: [kind for kind, there in {
+                **shared, 'confidence': name in known, **(single if name == own else {})}.items()
+                if there] for name in maps}, 'frame')
         self.at(place + 1, stamp_ns)
         if truth is not None:
             wrong = {name: _wrong(found, truth) for name, found in maps.items()}
@@ -256,8 +258,8 @@ class Sink:
             # Stages that a configuration does not have take no time.
             self.numbers(name, 'latency_ms', {
                 stage: ms for stage, ms in (latency_ms or {}).get(name, {}).items() if ms})
-        if confidence is not None:
-            self.confidence(own, confidence)
+        for name, one in known.items():
+            self.confidence(name, one)
         if points is not None:
             self.points(own, points)
         self.flush()

@@ -51,6 +51,9 @@ def test_a_drive_tells_offset_roll_and_yaw_and_the_rotation_that_they_make(
     assert '1.0' in report['explained']
     assert 'rolled by -0.3' in report['explained']
     assert report['yaw_degrees'] == pytest.approx(0.2, abs=0.03)
+    warning, = report['warnings']
+    assert warning['check'] == 'yaw'
+    assert 'degrees of the right camera to the right explains it' in warning['text']
     assert report['rows']['residual_px'] < 0.15
     assert [one['time_s'] for one in report['track']] == pytest.approx(np.arange(14) / 2)
     pytest.importorskip('matplotlib')
@@ -80,3 +83,12 @@ def test_pairs_are_measured_as_often_as_is_asked_for(
     for options, pairs in ((['--every', '1'], 7), (['--every', '0', '--limit', '3'], 3)):
         assert main(['calibrate-check', str(drive), *SETTINGS, '--json', *options]) == 0
         assert report_of(capsys)['pairs'] == pairs
+
+
+@pytest.mark.parametrize('name', ['kitti2012', 'driving', 'sequence'])
+def test_nothing_is_said_of_the_yaw_of_real_cameras(
+        name: str, data: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [data / name] if name != 'driving' else sorted((data / name).iterdir())
+    for path in paths:
+        assert main(['calibrate-check', str(path), '--backend', 'cpu', '--json']) == 0
+        assert report_of(capsys)['warnings'] == []

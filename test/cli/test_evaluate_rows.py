@@ -7,6 +7,7 @@ import logging
 import pathlib
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip('numba')
@@ -88,6 +89,26 @@ def test_rows_beyond_the_limit_stay_and_are_a_warning(
     assert found['warned'] == ['vertical offset']
     assert 'not corrected (beyond the limit of 4 px)' in found['rows'][0]['text']
     assert 'beyond the limit' in caplog.text
+
+
+@pytest.mark.parametrize('yaw', [0.2, 0.0])
+def test_a_yaw_is_told_by_the_motion_along_a_sequence(
+        yaw: float, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = RoadSequence(width=640, height=240, frames=150, misalignment=Misalignment(yaw_deg=yaw))
+    for index in range(0, len(scene), 5):
+        frame = scene.frame(index)
+        for side, image in (('left', frame.left), ('right', frame.right)):
+            (tmp_path / side).mkdir(exist_ok=True)
+            files.write_image(tmp_path / side / f'{10**18 + frame.stamp_ns}.png', image)
+    for side, shift in (('left', 0.0), ('right', -scene.focal_px * scene.baseline_m)):
+        np.savetxt(tmp_path / f'P_{side}.txt', [
+            [scene.focal_px, 0, scene.cx, shift], [0, scene.focal_px, scene.cy, 0], [0, 0, 1, 0]])
+    more = ['--set', 'disparity_range=64']
+    found = evaluate(tmp_path, 'measure', capsys, *more)
+    assert found['warned'] == (['yaw'] if yaw else [])
+    if yaw:
+        assert 'a yaw of 0.19 degrees of the right' in found['warnings'][0]['text']
+        assert evaluate(tmp_path, 'off', capsys, *more)['warned'] == []
 
 
 def test_unrelated_pairs_are_measured_each_by_itself(

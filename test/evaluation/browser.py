@@ -149,6 +149,10 @@ class Browser:
             self.call('Input.dispatchKeyEvent', type=kind, key=key, code=key,
                       windowsVirtualKeyCode=code)
 
+    def point(self, x: float, y: float) -> None:
+        """Move the mouse to a place of the window, pixels."""
+        self.call('Input.dispatchMouseEvent', type='mouseMoved', x=x, y=y)
+
     def picture(self, whole: bool = True) -> bytes:
         """PNG of the page, or of what the window shows of it."""
         return base64.b64decode(self.call('Page.captureScreenshot', format='png',

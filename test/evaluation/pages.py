@@ -65,14 +65,15 @@ def outside(page: str) -> list[str]:
 
 
 def view(place: int, wrong: float = 0.0, *, has_truth: bool = True, name: str = '',
-         size: tuple[int, int] = (48, 96)) -> View:
+         size: tuple[int, int] = (48, 96), matcher: str = 'bp') -> View:
     """A frame of which this share of the pixels, at the left, is wrong by 10 px."""
     random = np.random.default_rng(place)
     truth = np.full(size, 20, np.float32)
     disparity = truth.copy()
     disparity[:, :round(wrong * size[1])] += 10
-    return View(name or f'frame_{place}', random.integers(0, 256, size, np.uint8), disparity,
-                np.ones(size, bool), truth if has_truth else None, 0.0, 63.0)
+    return View(name or f'frame_{place}', random.integers(0, 256, size, np.uint8),
+                {matcher: (disparity, np.ones(size, bool))}, truth if has_truth else None, 0.0,
+                63.0)
 
 
 def showing(frames: int = 4, **options) -> Showing:
@@ -80,7 +81,8 @@ def showing(frames: int = 4, **options) -> Showing:
     found = Showing(frames)
     for place in range(frames):
         one = view(place, place / frames, **options)
-        found.add(place, one, lambda one=one: np.full(one.disparity.shape, 0.5, np.float32))
+        found.add(place, one, lambda one=one: {
+            name: np.full(valid.shape, 0.5, np.float32) for name, (_, valid) in one.maps.items()})
     return found
 
 
@@ -91,7 +93,7 @@ def verdict(text: str = 'frames <= 2', value: float | None = 1.0) -> Verdict:
 
 def sections(text: str, frames: int = 4) -> list[report.Section]:
     """Every kind of part, with a text wherever one can be."""
-    shown = showing(frames, name=text)
+    shown = showing(frames, name=text, matcher=text)
     bars = plots.bars([text, 'b'], {text: [1, 2], 'c': [3, None]}, text)
     lines = plots.lines([1, 2, 3], {text: [1, None, 2]}, text, text, {text: 1.5},
                         {text: [0, 1, 2]})

@@ -61,18 +61,28 @@ def test_a_comparison_has_two_panels_without_truth_and_four_with_at_any_size():
     height, width = SIZES[0]
     left = np.full((height, width), 128, np.uint8)
     disparity = ramp(height, width, 60)
-    without = pictures.comparison(left, disparity, high=60)
-    full = pictures.comparison(left, disparity, truth=disparity, high=60, columns=2)
+    maps = {'bp': (disparity, None)}
+    without = pictures.comparison(left, maps, high=60).picture
+    full = pictures.comparison(left, maps, truth=disparity, high=60).picture
     assert 2 * width < without.shape[1] < 3 * width
     assert full.shape[0] > 2 * height
-    wide = pictures.comparison(np.zeros((370, 1226), np.uint8), np.zeros((370, 1226)))
+    wide, boxes = pictures.comparison(np.zeros((370, 1226), np.uint8), {
+        'bp': (np.zeros((370, 1226)), None)})
     assert wide.shape[0] > 2 * 370
     assert wide.shape[1] < 1.5 * 1226
+    # Where the panels are: the left image is black, the disparities have one colour.
+    for number, (left, top, right, bottom) in enumerate(
+            (x, y, x + across, y + down) for x, y, across, down in boxes):
+        panel = wide[round(top * wide.shape[0]):round(bottom * wide.shape[0]),
+                     round(left * wide.shape[1]):round(right * wide.shape[1])]
+        assert panel.shape == (370, 1226, 3)
+        assert (panel == panel[0, 0]).all()
+        assert panel.any() == bool(number)
     good = (full == pictures.ERROR_STEPS[0][1]).all(axis=2).sum()
     assert good >= height * width
     for size in ((1, 1), (2, 40), (23, 30)):
         image, disparity = np.zeros(size, np.uint8), np.full(size, 3.0, np.float32)
-        drawn = pictures.comparison(image, disparity, np.ones(size, bool), low=0.0, high=7.0)
+        drawn, _ = pictures.comparison(image, {'bp': (disparity, np.ones(size, bool))}, high=7.0)
         assert min(drawn.shape[0] - size[0], drawn.shape[1] - size[1]) > 0
     with pytest.raises(ValueError, match='0 panels'):
         pictures.sheet([])
@@ -90,8 +100,8 @@ def test_inputs_of_all_kinds_become_bgr():
 def test_captions_are_legible_and_stay_between_the_panels(height, width):
     picture = np.full((height, width, 3), 200, np.uint8)
     long = 'a caption that is much longer than its panel is wide ' * 2
-    plain = pictures.sheet([('', picture), ('', picture)])
-    captioned = pictures.sheet([('disparity', picture), (long, picture)])
+    plain, _ = pictures.sheet([('', picture), ('', picture)])
+    captioned, _ = pictures.sheet([('disparity', picture), (long, picture)])
     assert captioned.shape == plain.shape
     changed = (captioned != plain).any(axis=2)
     assert not changed[inked(plain)].any()

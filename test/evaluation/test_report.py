@@ -99,11 +99,12 @@ def test_the_size_of_a_page_is_bounded_for_frames_that_no_format_compresses(tmp_
     for place in range(2):
         disparity, truth, confidence = random.uniform(0, 63, (3, *size)).astype(np.float32)
         image = random.integers(0, 256, (*size, 3), np.uint8)
-        shown.add(place, pages.View(str(place), image, disparity, np.ones(size, bool), truth, 0,
-                                    63), lambda confidence=confidence: confidence / 63)
-    limit = 2 * 4 * pictures.MAX_EMBEDDED_BYTES / 3
+        shown.add(place, pages.View(
+            str(place), image, {'bp': (disparity, np.ones(size, bool))}, truth, 0, 63),
+            lambda confidence=confidence: {'bp': confidence / 63})
+    limit = 2 * 2 * 4 * pictures.MAX_EMBEDDED_BYTES / 3     # as much for the values
     assert limit / 4 < len(written(tmp_path, *shown.viewer('x'))) < limit + 20_000
-    assert (WORST + SPREAD) * 4 * pictures.MAX_EMBEDDED_BYTES / 3 < 9e6
+    assert (WORST + SPREAD) * limit / 2 < 13e6
 
 
 @pytest.mark.parametrize(('size', 'kind'), [((8, 8), 'png'), ((700, 1500), 'jpeg'),

@@ -7,7 +7,9 @@ import cv2
 import numpy as np
 import pytest
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import report
+from stereo_bp_ros.evaluation.showing import Showing, View
 from test.evaluation import browser as browsers
 from test.evaluation import pages
 
@@ -81,6 +83,55 @@ def test_the_slider_moves_by_keys_buttons_order_and_links(page):
     page.value(click % -1)
     assert page.value(SHOWN) == [3]
     assert page.said == []
+
+
+def test_a_pointer_over_a_picture_shows_the_values_of_its_place(browser, tmp_path):
+    random = np.random.default_rng(5)
+    size = height, width = 60, 150
+    road, sgbm, truth = (random.integers(8, 240, (3, *size)) / 4).astype(np.float32)
+    valid, trust = random.random(size) < 0.8, random.uniform(0.1, 1, size).astype(np.float32)
+    truth[random.random(size) < 0.5] = np.nan
+    shown = Showing(1)
+    shown.add(0, View('a', np.full(size, 99, np.uint8), {
+        'road': (road, valid), 'sgbm': (sgbm, np.ones(size, bool))}, truth, 0, 60,
+        Calibration(500, 0.2, 3, 2, 0)), lambda: {'road': trust})
+    assert shown.shots[0].values.block == 1
+    path = tmp_path / 'report.html'
+    report.write_html(path, 'a', '', [report.Section('Frames', shown.viewer('frames'))])
+    browser.look(1280, 2000)
+    browser.open(path)
+
+    def expected(disparity, known, confidence=None):
+        """What a line says, behind its name."""
+        if not known:
+            return ['-']
+        return [f'{disparity:.2f}', 'px', f'{100 / (disparity - 1):.2f}', 'm',
+                *(['confidence', f'{confidence:.2f}'] if confidence else [])]
+    for place in range(40):
+        row, column = random.integers(size)
+        box = shown.shots[0].values.boxes[place % 7]    # of any panel
+        browser.point(*browser.value(
+            '(() => { const { left, top, width, height } = document.querySelector(".sheet img")'
+            '.getBoundingClientRect(); return ['
+            f'left + width * {box[0] + box[2] * (column + 0.5) / width}, '
+            f'top + height * {box[1] + box[3] * (row + 0.5) / height}]; }})()'))
+        browser.value('new Promise((done) => setTimeout(done, 200))' if place == 0 else '0')
+        lines = browser.value('document.querySelector(".sheet pre").textContent').split('\n')
+        assert lines[0] == f'column {column}, row {row}'
+        for line, name, numbers in zip(lines[1:], ('road', 'sgbm', 'ground truth'), (
+                expected(road[row, column], valid[row, column], trust[row, column]),
+                expected(sgbm[row, column], True),
+                expected(truth[row, column], np.isfinite(truth[row, column]))), strict=True):
+            assert line.startswith(name)
+            found = line.removeprefix(name).split()
+            for one, wanted in zip(found, numbers, strict=True):
+                assert one == wanted or float(one) == pytest.approx(
+                    float(wanted), abs=0.011, rel=2e-3), (line, numbers)
+    # The place is marked in every panel; nothing is left behind outside.
+    assert browser.value('document.querySelectorAll(".sheet i").length') == 7
+    browser.point(1, 1)
+    assert browser.value('document.querySelectorAll(".sheet i, .sheet pre").length') == 0
+    assert browser.said == []
 
 
 def test_without_scripts_and_on_paper_every_frame_is_there(page, path):

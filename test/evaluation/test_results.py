@@ -14,8 +14,9 @@ from stereo_bp_ros import Calibration, MatcherConfig
 from stereo_bp_ros.cli import evaluate_report
 from stereo_bp_ros.evaluation import regions
 from stereo_bp_ros.evaluation.frame_scores import score_frame
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, Result, Results, totals_of
-from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.types import ENGINE_STAGES
@@ -49,14 +50,22 @@ def test_the_device_has_a_row_of_its_own_beside_the_stages():
 
 def test_tiles_show_the_device_and_memory_where_they_are_known():
     results = [result('a', 1.0, 3 * 2**20, 64 * 2**20)]
-    tiles = {what: figure for figure, what in evaluate_report.tiles(totals_of(results))}
-    assert tiles['median time on the device'] == '1.00 ms'
-    assert tiles['p99 of 2 times'] == '5.0 ms'
-    assert tiles['memory of the engine'] == '3 MiB'
-    assert tiles['memory of the process'] == '64 MiB'
+    tiles, table = evaluate_report.overview(totals_of(results))
+    assert tiles.tiles == [('1', 'pairs'), ('64 MiB', 'memory of the process')]
+    # Both matchers have the same rows.
+    assert table.columns == ('', 'own', 'sgbm')
+    rows = {what: figures for what, *figures in table.rows}
+    assert rows['median time on the device'] == ['1.00 ms', '-']
+    assert rows['p99 of 2 times'][0] == '5.0 ms'
+    assert rows['memory of the engine'] == ['3 MiB', '-']
+    assert rows['bad-3 or hole, all frames'][1] != '-'
     results = [result('a', None, None, None)]
-    tiles = {what for _, what in evaluate_report.tiles(totals_of(results))}
-    assert not [what for what in tiles if 'memory' in what or 'device' in what]
+    tiles, table = evaluate_report.overview(totals_of(results))
+    assert not [what for _, what in tiles.tiles if 'memory' in what]
+    assert not [what for what, *_ in table.rows if 'memory' in what or 'device' in what]
+    del results[0].matchers['sgbm']
+    tiles, = evaluate_report.overview(totals_of(results))
+    assert [what for _, what in tiles.tiles][:2] == ['pairs', 'median time']
 
 
 def test_an_engine_tells_its_memory_for_every_size(textured_pair):

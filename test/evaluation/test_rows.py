@@ -13,8 +13,9 @@ import pytest
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import rows
+from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.rows import RowTracker, follows
-from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.evaluation.sources import ChunkReader, Input, Pair, Sources, pair_of_street

@@ -7,7 +7,8 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.evaluation import rows, runs
-from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.method import Method
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Pair
 
 CONFIG = MatcherConfig(backend='cpu', disparity_range=16, levels=3, iterations=4)

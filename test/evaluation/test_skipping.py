@@ -15,7 +15,8 @@ from stereo_bp_ros import Calibration, MatcherConfig, files
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import sources
-from stereo_bp_ros.evaluation.runs import Evaluation, Method, Skipped, judge_all
+from stereo_bp_ros.evaluation.method import Method
+from stereo_bp_ros.evaluation.runs import Evaluation, Skipped, judge_all
 from test.cases import slow
 
 pytest.importorskip('numba')

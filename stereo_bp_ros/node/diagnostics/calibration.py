@@ -11,10 +11,10 @@ import threading
 
 import numpy as np
 
-from stereo_bp_ros import calibration_checks as checks
+from stereo_bp_ros.calibration_history import CalibrationHistory, CalibrationMeasurement
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.findings import Finding, believe
+from stereo_bp_ros.findings import believe
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.greys import RectifiedGreys
@@ -25,11 +25,7 @@ from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.types import DisparityFrame
 from stereo_bp_ros.yaw import (
     MAX_MOTION_S,
-    MIN_ESTIMATES,
     MIN_MOTION_S,
-    DisparityOffset,
-    FarPoints,
-    combine_offsets,
     disparity_offset,
     far_points,
     match_points,
@@ -37,18 +33,6 @@ from stereo_bp_ros.yaw import (
 
 #: The key of what is wrong with a calibration whose rows match.
 CALIBRATION_DRIFT = 'calibration drift'
-
-#: Seconds that measurements count for, and from one to the next.
-WINDOW_S, INTERVAL_S = 60.0, 1.8
-
-#: Far points that are needed in all measurements.
-MIN_FAR = 20
-
-#: An offset is told from so many pixels and standard deviations on, and until it falls below.
-MIN_OFFSET_PX, NO_OFFSET_PX, SIGNIFICANT = 1.0, 0.75, 5.0
-
-#: Share of the far points behind infinity from which it is told, and how many there must be.
-MIN_BEHIND, MIN_BEHIND_POINTS = 0.05, 5
 
 #: Share of the lower half of the image that a road has at least.
 MIN_ROAD = 0.2
@@ -69,14 +53,6 @@ class _Pair:
     correction: RowCorrection | None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Measurement:
-    stamp_ns: int
-    far: FarPoints
-    offset: DisparityOffset | None
-    height_m: float | None
-
-
 class CalibrationMonitor:
     """Follows what rows do not show of a calibration; for any number of threads.
 
@@ -95,7 +71,7 @@ class CalibrationMonitor:
         """Forget everything."""
         with self._lock:
             self._pairs: collections.deque[_Pair] = collections.deque(maxlen=2)
-            self._history, self._greys = _History(), RectifiedGreys()
+            self._history, self._greys = CalibrationHistory(), RectifiedGreys()
             self._conditions.clear(CALIBRATION_DRIFT)
 
     def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
@@ -147,7 +123,7 @@ class CalibrationMonitor:
             return self._history.report()
 
 
-def _measure(before: _Pair, now: _Pair, greys: RectifiedGreys) -> _Measurement:
+def _measure(before: _Pair, now: _Pair, greys: RectifiedGreys) -> CalibrationMeasurement:
     last, seconds = before.config.max_disparity, (now.stamp_ns - before.stamp_ns) * 1e-9
     (left, right), (later_left, later_right) = (
         _matched(pair, greys) for pair in (before, now))
@@ -155,7 +131,7 @@ def _measure(before: _Pair, now: _Pair, greys: RectifiedGreys) -> _Measurement:
     offset = None
     if MIN_MOTION_S <= seconds <= MAX_MOTION_S and left.shape == later_left.shape:
         offset = disparity_offset(left, points, later_left, later_right, now.calibration, last)
-    return _Measurement(now.stamp_ns, far_points(points, before.calibration), offset,
+    return CalibrationMeasurement(now.stamp_ns, far_points(points, before.calibration), offset,
                         _height(now))
 
 
@@ -174,77 +150,3 @@ def _height(pair: _Pair) -> float | None:
     if road is None or road.inliers < MIN_ROAD * road.pixels:
         return None
     return height_above(road.plane, pair.calibration, STRIDE)
-
-
-class _History:
-    """The measurements of the last ``WINDOW_S``, and what they add up to."""
-
-    def __init__(self) -> None:
-        self._calibration: Calibration | None = None
-        self._measurements: collections.deque[_Measurement] = collections.deque()
-        self._is_told = False
-
-    def is_recent(self, stamp_ns: int) -> bool:
-        """Whether the last measurement is too recent for another one."""
-        return bool(self._measurements) and (
-            0 <= stamp_ns - self._measurements[-1].stamp_ns < INTERVAL_S * 1e9)
-
-    def add(self, measurement: _Measurement, calibration: Calibration) -> None:
-        if self._calibration != calibration or (
-                self._measurements and measurement.stamp_ns < self._measurements[-1].stamp_ns):
-            self._measurements.clear()
-        self._calibration = calibration
-        self._measurements.append(measurement)
-        while measurement.stamp_ns - self._measurements[0].stamp_ns > WINDOW_S * 1e9:
-            self._measurements.popleft()
-
-    @property
-    def offset(self) -> DisparityOffset | None:
-        """Median with its standard deviation; None where too little was measured."""
-        return combine_offsets([one.offset for one in self._measurements
-                                if one.offset is not None])
-
-    @property
-    def far(self) -> FarPoints:
-        """Of all measurements together."""
-        parts = [one.far for one in self._measurements]
-        behind = [one.offset for one in parts if one.behind]
-        return FarPoints(sum(one.number for one in parts), sum(one.behind for one in parts),
-                         float(np.median(behind)) if behind else 0.0)
-
-    @property
-    def height(self) -> float | None:
-        """Median, metres; None where too few roads were seen."""
-        heights = [one.height_m for one in self._measurements if one.height_m is not None]
-        return float(np.median(heights)) if len(heights) >= MIN_ESTIMATES else None
-
-    def findings(self, calibration: Calibration, camera_height: float) -> list[Finding]:
-        findings = []
-        offset, far = self.offset, self.far
-        if offset is not None:
-            limit = NO_OFFSET_PX if self._is_told else MIN_OFFSET_PX
-            self._is_told = abs(offset.offset) >= max(limit, SIGNIFICANT * offset.sigma)
-            if self._is_told:
-                findings = checks.check_yaw(offset.offset, calibration)
-        elif (far.number >= MIN_FAR and far.behind >= max(MIN_BEHIND_POINTS,
-                                                        MIN_BEHIND * far.number)):
-            findings = checks.check_yaw(far.offset, calibration, far.behind, far.number)
-        height = self.height
-        if height is not None and camera_height:
-            findings += checks.check_camera_height(height, camera_height, calibration)
-        return findings
-
-    def report(self) -> dict[str, str]:
-        if not self._measurements or self._calibration is None:
-            return {}
-        offset, far, height = self.offset, self.far, self.height
-        values = {'far points': str(far.number), 'behind infinity': str(far.behind),
-                  'disparity offset px': 'unknown'}
-        if offset is not None:
-            values |= {'disparity offset px': f'{offset.offset:.2f}',
-                       'disparity offset sigma px': f'{offset.sigma:.2f}',
-                       'yaw degrees':
-                           f'{checks.yaw_degrees(offset.offset, self._calibration):.3f}'}
-        if height is not None:
-            values['camera height m'] = f'{height:.2f}'
-        return values

@@ -1,0 +1,67 @@
+"""The yaw of recorded pairs, by their far points and by the motion from one to the next."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stereo_bp_ros.calibration_history import (
+    INTERVAL_S,
+    WINDOW_S,
+    CalibrationHistory,
+    CalibrationMeasurement,
+)
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.findings import Finding
+from stereo_bp_ros.yaw import (
+    MAX_MOTION_S,
+    MIN_MOTION_S,
+    Points,
+    disparity_offset,
+    far_points,
+    match_points,
+)
+
+MOTION_S = 0.5
+"""From a pair to the one that shows its motion, seconds: as in the node."""
+
+
+class YawTracker:
+    """Follows what motion and far points say of a calibration; travels by pickle.
+
+    window_s: how long a measurement counts, seconds.
+    """
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self.history = CalibrationHistory(window_s)
+        self._before: tuple[float, np.ndarray, Points] | None = None
+        self._first_s = -math.inf
+
+    def is_due(self, time_s: float) -> bool:
+        """Whether a pair of this time is to be added: two of them, every other second."""
+        since_s = time_s - self._first_s
+        has_moved = self._before is not None and self._before[0] == self._first_s and (
+            since_s >= MOTION_S - 1e-3)
+        return has_moved or since_s >= MOTION_S + INTERVAL_S or since_s < 0
+
+    def add(self, left: np.ndarray, right: np.ndarray, calibration: Calibration, last: int,
+            time_s: float, is_stamped: bool = True) -> list[Finding]:
+        """Measure one more pair; returns what does not fit the calibration.
+
+        left, right: uint8 H x W, whose rows match.
+        last:        largest disparity that is searched, pixels between the images as they are.
+        time_s:      when it was taken.
+        is_stamped:  whether its time is known, and so the motion.
+        """
+        before, offset = self._before, None
+        if (is_stamped and before is not None and before[1].shape == left.shape
+                and MIN_MOTION_S <= time_s - before[0] <= MAX_MOTION_S):
+            offset = disparity_offset(before[1], before[2], left, right, calibration, last)
+        else:
+            self._first_s = time_s
+        points, _ = match_points(left, right, calibration, last)
+        self._before = time_s, left, points
+        self.history.add(CalibrationMeasurement(
+            round(1e9 * time_s), far_points(points, calibration), offset), calibration)
+        return self.history.findings(calibration)
