@@ -14,8 +14,8 @@ from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.rows import PairRows, describe_state
 from stereo_bp_ros.row_correction import CERTAIN_SIGMAS, RowState
 
+#: Sequences that have a line; of further ones there is their number.
 NAMED = 20
-"""Sequences that have a line; of further ones there is their number."""
 
 
 @dataclasses.dataclass
