@@ -336,5 +336,4 @@ def _print(title: str, results: Collection[Result], totals: Totals, summary: Map
     for one in tables.further_tables(matchers):
         shared.print_table(one.title, one.columns, one.rows,
                            keys=keys if 'matcher' in one.columns else 1)
-    shared.say(*tables.sparsification_text(matchers).splitlines(), *table.legend.split('\n'),
-               *evaluate_origin.lines(summary))
+    shared.say(*table.legend.split('\n'), *evaluate_origin.lines(summary))

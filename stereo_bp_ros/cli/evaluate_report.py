@@ -94,8 +94,6 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
                                   *tables.further_tables(matchers)]
     if len(results) > tables.ROWS:
         figures.insert(1, report.Note('The rows of all pairs are in report.json.'))
-    if text := tables.sparsification_text(matchers):
-        figures.append(report.Note(text))
     skipped = summary.get('skipped') or ()
     notes = [one['text'] + (f' ({one["pairs"]} pairs)' if one['pairs'] else '') + '.'
              for one in summary.get('warnings', ())]

@@ -70,6 +70,7 @@ def test_the_page_shows_figures_plots_frames_and_where_they_come_from(folder, tm
     assert frames(page) == ['two', 'three', 'one']      # the worst first
     assert {'Images of 96 x 48 pixels, bp', 'Images of 96 x 48 pixels, bm'} <= {*page.texts}
     assert page.texts.count('EPE, mean absolute error') == 1       # a row with all matchers
+    assert 'Sparsification, mean of 3' in page.texts
     for words, _ in metrics.meanings().values():
         assert words in page.texts
     figures = json.loads((tmp_path / 'report/report.json').read_text())

@@ -95,6 +95,10 @@ def test_every_table_fits_100_columns_and_is_whole(commands, repository, show):
     assert 'a_matcher_with_a' in everything
     for word in ('Obstacles ahead', 'Without truth', 'By region', 'Error in metres'):
         assert word in everything
+    # Every matcher that has a confidence has its rows, and all of them are there.
+    found = everything[everything.index('Sparsification, mean'):everything.index('Without tr')]
+    assert len(re.findall(r'bad-3, % .*?( \d+\.\d{3} .*){3}', found)) == 2
+    assert found.count('bad-3, %') == 4
     assert f'The rows of all {PAIRS} pairs: --output DIR or --json.' in many
     for stage in ('messages', 'device', 'frames/s', 'MiB'):
         assert stage in benchmark
