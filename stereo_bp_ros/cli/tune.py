@@ -32,6 +32,7 @@ Size = tuple[str, int, int, int]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('path', nargs='?', type=pathlib.Path,
                         help='data set folder, whose sizes are tuned for')
+    shared.add_glob_options(parser)
     parser.add_argument('--size', action='append', default=[], metavar='WxHxD',
                         help='image size and disparities; may be given several times (default: '
                              'the five sets of the GPU + CPU paper)')
@@ -102,7 +103,7 @@ def _sizes(options: argparse.Namespace, config: MatcherConfig) -> list[Size]:
     if options.path:
         named = shared.names_range(options)
         found: dict[tuple[Any, ...], Size] = {}
-        for pair in datasets.open_dataset(options.path):
+        for pair in datasets.open_dataset(options.path, globs=shared.chosen_globs(options)):
             height, width = pair.left.shape[:2]
             disparities = config.disparity_range if named else (pair.disparities
                                                                 or config.disparity_range)
