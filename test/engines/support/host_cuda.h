@@ -281,6 +281,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selectors) {
     return host_permute(a, b, selectors & 0x7777);
 }
 inline unsigned __funnelshift_r(unsigned a, unsigned b, int bits) {
+    bits &= 31;
     return bits ? a >> bits | b << (32 - bits) : a;
 }
 
@@ -290,6 +291,9 @@ template <typename Function> unsigned host_halves(const Function& of) {
 }
 inline unsigned __vmins2(unsigned a, unsigned b) {
     return host_halves([&](int i) { return std::min(host_half(a, i), host_half(b, i)); });
+}
+inline unsigned __vmaxs2(unsigned a, unsigned b) {
+    return host_halves([&](int i) { return std::max(host_half(a, i), host_half(b, i)); });
 }
 inline unsigned __vimin3_s16x2(unsigned a, unsigned b, unsigned c) {
     return __vmins2(__vmins2(a, b), c);
