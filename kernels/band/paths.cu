@@ -6,9 +6,6 @@
 constexpr int BAND_PATH_THREADS = 32, PATH_LANES = 4;
 constexpr int BAND_PATHS = BAND_PATH_THREADS / PATH_LANES, BAND_AHEAD = 8;
 
-// An even number above every difference of labels.
-constexpr int ABOVE = 512;
-
 struct BandPathLaunch {
     Windows windows;
     const uint8* cost;  // [height][width], windows of a pixel
@@ -29,33 +26,33 @@ template <int RADIUS>
 struct Shown {
     static constexpr int BEFORE = Part::PAIRS + 1, SHOWN = 6;
     static_assert(RADIUS + 2 <= SHOWN, "a thread has three pairs");
-    // Of a row; parts of a window, two rows apart, are read from other banks.
+    // Of a row; parts of a window, two rows apart, are in other banks.
     static constexpr int COLUMNS = 24;
     uint32 words[BEFORE + SHOWN + BEFORE][COLUMNS];
 
     // ``column``: of the window, of which the thread has the first or the second part.
     DEVICE void show(const Part& part, uint32 step, int column, int second) {
-        uint32* const to = words[BEFORE + 3 * second] + column;
-        const bool is_first = second == 0;
-        const uint32 pairs[] = {
-            is_first ? NEVER : part.pairs[0], is_first ? part.pairs[0] : part.pairs[1],
-            is_first ? part.pairs[1] : part.pairs[2], is_first ? part.pairs[2] : NEVER};
-#pragma unroll
-        for (int i = 0; i < Part::PAIRS; ++i)
-            to[i * COLUMNS] = Int16::least_step(
-                Int16::least_small(pairs[i], pairs[i + 1]), step,
-                __byte_perm(pairs[i], pairs[i + 1], 0x5432));
+        uint32* const to = words[BEFORE + 2 * second] + column;
+        const auto beside = [&](uint32 below, uint32 above) {
+            return Int16::least_step(Int16::least_small(below, above), step,
+                                     __byte_perm(below, above, 0x5432));
+        };
+        if (second == 0) to[0] = beside(NEVER, part.pairs[0]);
+        to[COLUMNS] = beside(part.pairs[0], part.pairs[1]);
+        to[2 * COLUMNS] = beside(part.pairs[1], part.pairs[2]);
+        if (second != 0) to[3 * COLUMNS] = beside(part.pairs[2], NEVER);
     }
-    // A part, from a row on and so many bits, 0 or 16, which are cut to five.
-    DEVICE Part seen(int column, int row, uint32 bits) const {
-        const uint32* const at = words[row] + column;
+    // A part, whose window begins with a label of what is shown that may be outside.
+    DEVICE Part seen(int column, int label, int second) const {
+        const int first = min(max(label + 1 + 4 * second, -2 * BEFORE), 2 * SHOWN);
+        const uint32* const at = words[BEFORE + (first >> 1)] + column;
         uint32 found[Part::PAIRS + 1];
 #pragma unroll
         for (int i = 0; i <= Part::PAIRS; ++i) found[i] = at[i * COLUMNS];
         Part part;
 #pragma unroll
         for (int i = 0; i < Part::PAIRS; ++i)
-            part.pairs[i] = __funnelshift_r(found[i], found[i + 1], bits);
+            part.pairs[i] = __funnelshift_r(found[i], found[i + 1], 16 * (first & 1));
         return part;
     }
 };
@@ -74,7 +71,8 @@ __global__ void __launch_bounds__(BAND_PATH_THREADS)
     const int blocks = is_row ? row_blocks : column_blocks;
     const bool is_backward = block >= blocks;
     if (is_backward) block -= blocks;
-    // The last block may have more threads than paths. They follow the last one, too.
+    // The last block may have more threads than paths. They follow the last one, too, since
+    // threads take each other's values, and do not write it.
     const int given = block * BAND_PATHS + int(threadIdx.x) / PATH_LANES;
     const int path = min(given, (is_row ? w.height : w.width) - 1);
     const int length = is_row ? w.width : w.height;
@@ -83,30 +81,31 @@ __global__ void __launch_bounds__(BAND_PATH_THREADS)
     const int x = is_row ? is_backward ? w.width - 1 : 0 : path;
     const int y = is_row ? path : is_backward ? w.height - 1 : 0;
     const int sign = is_backward ? -1 : 1;
-    const int stride = sign * (is_row ? 1 : w.width) * Costs::PIXEL_WORDS;
-    const int centre_stride = sign * (is_row ? 1 : w.image_width);
+    const long long stride = sign * (is_row ? 1 : w.width) * Costs::PIXEL_WORDS;
+    const long long centre_stride = sign * (is_row ? 1 : w.image_width);
     const size_t first_word = w.place(x, y) * Costs::PIXEL_WORDS + window * Costs::WORDS + second;
-    const uint32* const from = reinterpret_cast<const uint32*>(p.cost) + first_word;
-    const uint32* const centres = reinterpret_cast<const uint32*>(w.centres)
-        + size_t(y) * w.image_width + x;
-    uint32* const to = reinterpret_cast<uint32*>(p.paths) + first_word
+    const uint32* from = reinterpret_cast<const uint32*>(p.cost) + first_word;
+    const uint32* centres = reinterpret_cast<const uint32*>(w.centres) + size_t(y) * w.image_width
+        + x;
+    uint32* to = reinterpret_cast<uint32*>(p.paths) + first_word
         + ((is_row ? 0 : 2) + is_backward) * w.place(0, w.height) * Costs::PIXEL_WORDS;
     const bool has_first = second < Costs::WORDS, has_next = second + 1 < Costs::WORDS;
 
     struct Ahead {
         uint32 cost[2] = {~0u, ~0u};
-        uint32 centres;  // of both windows
+        Centres centres;
     } ahead[BAND_AHEAD];
-    // Beyond the end it is the last pixel.
-    const auto load = [&](Ahead& pixel, int given) {
-        const int place = min(given, length - 1);
-        const uint32* const words = from + (long long)place * stride;
-        if (has_first) pixel.cost[0] = __ldg(words);
-        if (has_next) pixel.cost[1] = __ldg(words + 1);
-        pixel.centres = __ldg(centres + (long long)place * centre_stride);
+    const auto load = [&](Ahead& pixel, bool exists) {
+        if (exists) {
+            if (has_first) pixel.cost[0] = __ldg(from);
+            if (has_next) pixel.cost[1] = __ldg(from + 1);
+            pixel.centres = {__ldg(centres)};
+        }
+        from += stride;
+        centres += centre_stride;
     };
 #pragma unroll
-    for (int i = 0; i < BAND_AHEAD; ++i) load(ahead[i], i);
+    for (int i = 0; i < BAND_AHEAD; ++i) load(ahead[i], i < length);
 
     const uint32 step = Int16::splat(p.step), jump = Int16::splat(p.jump);
     // NEVER where the part has no label.
@@ -121,25 +120,15 @@ __global__ void __launch_bounds__(BAND_PATH_THREADS)
     Part before;
 #pragma unroll
     for (int k = 0; k < Part::PAIRS; ++k) before.pairs[k] = unsearched[k];
+    Centres last = ahead[0].centres;
     for (int i = threadIdx.x; i < int(sizeof(shown)) / 4; i += BAND_PATH_THREADS)
         reinterpret_cast<uint32*>(shown)[i] = NEVER;
     __syncwarp();
-
-    // Of two centres that of the thread's window, twice, and this one before the other one.
-    const uint32 twice = window == 0 ? 0x1010 : 0x3232, own_first = window == 0 ? 0x3210 : 0x1032;
-    uint32 last = __byte_perm(ahead[0].centres, 0, own_first);
-    // From the begin of ``shown`` to the label of the thread's part that a centre like the other's
-    // has first, and the first and last labels from which there is nothing but NEVER.
-    using Exchange = Shown<RADIUS>;
-    const uint32 label = Int16::splat(2 * Exchange::BEFORE + 1 + 4 * second + ABOVE);
-    const uint32 least_label = Int16::splat(ABOVE);
-    const uint32 greatest_label
-        = Int16::splat(2 * (Exchange::BEFORE + Exchange::SHOWN) + ABOVE);
     for (int first = 0; first < length; first += BAND_AHEAD) {
 #pragma unroll
         for (int i = 0; i < BAND_AHEAD; ++i) {
             // In turn, so that one is read while the other one is written.
-            Exchange& exchange = shown[i % 2];
+            Shown<RADIUS>& exchange = shown[i % 2];
             exchange.show(before, step, column, second);
             uint32 least = Int16::least(before.pairs[0], before.pairs[1], before.pairs[2]);
             least = Int16::least(least, __shfl_xor_sync(~0u, least, 1),
@@ -150,28 +139,26 @@ __global__ void __launch_bounds__(BAND_PATH_THREADS)
             const uint32 cost[] = {__byte_perm(ahead[i].cost[0], 0, 0x4140),
                                    __byte_perm(ahead[i].cost[0], 0, 0x4342),
                                    __byte_perm(ahead[i].cost[1], 0, 0x4140)};
-            const uint32 centres_here = ahead[i].centres;
-            load(ahead[i], first + BAND_AHEAD + i);
-            uint32 labels = __byte_perm(centres_here, 0, twice) + label - last;
-            labels = Int16::least_small(Int16::greatest(labels, least_label), greatest_label);
-            last = __byte_perm(centres_here, 0, own_first);
-            const Part same = exchange.seen(
-                column, int(labels >> 1 & 0x7fffu) - ABOVE / 2, labels << 4);
-            const Part other = exchange.seen(
-                column ^ 1, int(labels >> 17) - ABOVE / 2, labels >> 12);
+            const Centres own = ahead[i].centres;
+            // Beyond the end nothing is written: there is no need to stop in between.
+            load(ahead[i], first + BAND_AHEAD + i < length);
+            const int centre = own.of(window);
+            const Part same = exchange.seen(column, centre - last.of(window), second);
+            const Part other = exchange.seen(column ^ 1, centre - last.of(1 - window), second);
             // min(C + min(reached - least, jump), 255).
 #pragma unroll
             for (int k = 0; k < Part::PAIRS; ++k)
                 before.pairs[k] = unsearched[k] | Int16::least_small(
                     cost[k] + Int16::least_small(same.pairs[k], other.pairs[k]) - least,
                     Int16::least_small(cost[k] + jump, 0x00ff00ffu));
-            // Beyond the end nothing is written: there is no need to stop in between.
-            const bool exists = first + i < length;
-            uint32* const words = to + (long long)(first + i) * stride;
-            const uint32 bytes[] = {__byte_perm(before.pairs[0], before.pairs[1], 0x6420),
-                                    __byte_perm(before.pairs[2], ~0u, 0x6420)};
-            if (exists && has_first) words[0] = bytes[0];
-            if (exists && second != 0 && has_next) words[1] = bytes[1];
+            if (given == path && first + i < length) {
+                const uint32 word = __byte_perm(before.pairs[0], before.pairs[1], 0x6420);
+                if (has_first) to[0] = word;
+                if (second != 0 && has_next)
+                    to[1] = __byte_perm(before.pairs[2], ~0u, 0x6420);
+            }
+            to += stride;
+            last = own;
         }
     }
 }

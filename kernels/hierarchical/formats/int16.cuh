@@ -48,14 +48,7 @@ struct Int16 {
         return least(least(a, b), c);
 #endif
     }
-    static DEVICE Word greatest(Word a, Word b) {
-#if __CUDA_ARCH__ >= 900
-        return __vmaxs2(a, b);
-#else
-        return 0x7fff7fffu - least(0x7fff7fffu - a, 0x7fff7fffu - b);
-#endif
-    }
-    // The minimum where one of the two values is at most 31743.
+    // The same where one of the two values is at most 31743.
     static DEVICE Word least_small(Word a, Word b) {
 #if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 900
         // Up to infinity (31744) the bit patterns of binary16 are in the order of integers, and

@@ -292,9 +292,6 @@ template <typename Function> unsigned host_halves(const Function& of) {
 inline unsigned __vmins2(unsigned a, unsigned b) {
     return host_halves([&](int i) { return std::min(host_half(a, i), host_half(b, i)); });
 }
-inline unsigned __vmaxs2(unsigned a, unsigned b) {
-    return host_halves([&](int i) { return std::max(host_half(a, i), host_half(b, i)); });
-}
 inline unsigned __vimin3_s16x2(unsigned a, unsigned b, unsigned c) {
     return __vmins2(__vmins2(a, b), c);
 }

@@ -95,4 +95,5 @@ class Features:
 
 def _shared_bytes(halo: int, has_means: bool) -> int:
     """Of a block of ``make_features``; as ``GreyTile``, and two words that are read behind it."""
-    return 8 + (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + (1 + has_means) * (TILE_WIDTH + 2 * halo))
+    pixels = (1 + has_means) * (TILE_WIDTH + 2 * halo)
+    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + pixels) + 8
