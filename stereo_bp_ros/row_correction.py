@@ -34,6 +34,10 @@ MIN_POINTS, MAX_SPREAD = 20, 0.75
 #: From which a correction is significant: standard deviations, and pixels, at one place at least.
 SIGNIFICANT_SIGMAS, MIN_CORRECTION_PX = 5.0, 0.15
 
+#: Standard deviations by which rows must exceed a limit to be warned of: those of corners are
+#: extrapolated.
+CERTAIN_SIGMAS = 2.0
+
 #: Pairs that must have been measured before any correction.
 MIN_PAIRS = 2
 

@@ -14,10 +14,10 @@ from stereo_bp_ros.evaluation import baselines
 def add_argument(parser: argparse.ArgumentParser) -> None:
     """--against."""
     parser.add_argument('--against', action='append', default=[], metavar='NAME[,NAME]',
-                        help="match with others, too: OpenCV's sgbm (its mode 3WAY) and bm, a "
-                             'preset, PRESET:KEY=VALUE,... for one with other settings, or any '
-                             'other NAME:KEY=VALUE,... for these settings with changes; may be '
-                             'given several times')
+                        help="match with others, too: OpenCV's sgbm (its mode 3WAY), sgbm_hh (HH) "
+                             'and bm, a preset, PRESET:KEY=VALUE,... for one with other settings, '
+                             'or any other NAME:KEY=VALUE,... for these settings with changes; '
+                             'may be given several times')
 
 
 def own_name(options: argparse.Namespace, config: MatcherConfig) -> str:

@@ -27,7 +27,7 @@ import platform
 from typing import Any
 
 from stereo_bp_ros import engines
-from stereo_bp_ros.cli import benchmark_papers, outputs
+from stereo_bp_ros.cli import benchmark_papers, outputs, progress
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.config.files import load_preset
@@ -88,7 +88,7 @@ def _time(options: argparse.Namespace) -> int:
     variants = _variants(options.variant, settings, options.pinned)
     pairs = _pairs(options, variants[0].config)
     results: list[list[timing.Times]] = []
-    with shared.progress_bar() as bar:
+    with progress.Bar('benchmark', 'frames') as bar:
         task = bar.add_task('Timing', total=options.frames * len(pairs))
         for pair in pairs:
             bar.update(task, description=f'Timing {pair.name}')
@@ -164,20 +164,20 @@ def _print(options: argparse.Namespace, report: dict[str, Any],
           f'{one["frames_per_second"]:.1f}', f'{ratio:.2f}',
           '-' if one['device_ms'] is None else f'{one["device_ms"]:.3f}',
           f'{one["memory_bytes"] / 2**20:.1f}']
-         for one, ratio in zip(figures, ratios, strict=True)])
+         for one, ratio in zip(figures, ratios, strict=True)], keys=3)
     stages = [stage for stage in ENGINE_STAGES
               if any(one['stages_p95_ms'].get(stage) for one in figures)]
     shared.print_table('Stages, ms: median (95th percentile)', ['set', 'variant', *stages], [
         [one['set'], one['variant'],
          *(f'{one["stages_ms"].get(stage, 0.0):.3f} ({one["stages_p95_ms"].get(stage, 0.0):.3f})'
-           for stage in stages)] for one in figures])
+           for stage in stages)] for one in figures], keys=2)
     shared.print_table(
         'Cold start, ms',
         ('set', 'variant', 'compile or load', 'kernels compiled', 'from disk', 'allocate',
          'first frame'),
         [[one.pair.name, one.variant, f'{one.cold.compile:.0f}',
           str(one.cold.origins['compiled']), str(one.cold.origins['disk']),
-          f'{one.cold.allocate:.1f}', f'{one.cold.first:.2f}'] for one in everything])
+          f'{one.cold.allocate:.1f}', f'{one.cold.first:.2f}'] for one in everything], keys=2)
     if options.kernels:
         with_kernels = [one for one in everything if one.kernels]
         if not with_kernels:

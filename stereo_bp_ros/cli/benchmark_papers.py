@@ -26,6 +26,7 @@ from typing import Any
 
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.papers.tables import catalogue, report
 from stereo_bp_ros.papers.tables.bench import Bench
@@ -65,10 +66,12 @@ def run(options: argparse.Namespace) -> int:
         check_folder(options.output, ('papers.json', 'papers.md'), options.read)
         options.output.mkdir(parents=True, exist_ok=True)
     chosen = catalogue.select(options.paper, options.table)
+    draws = bool(options.output) and any(one.axes for one in chosen) and shared.can_draw(
+        'every figure')
     measured, tables = (_read(options.read, chosen) if options.read
                        else _measure(options, chosen))
     if options.output:
-        _write(options.output, measured, tables)
+        _write(options.output, measured, tables, draws)
     if options.json:
         shared.print_json(measured)
     else:
@@ -82,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace, chosen: Sequence[catalogue.Experiment]
              ) -> tuple[dict[str, Any], list[Table]]:
-    with shared.progress_bar() as bar:
+    with progress.Bar('benchmark papers', 'tables') as bar:
         task = bar.add_task('Measuring', total=len(chosen))
         bench = Bench(Images(options.path), frames=options.frames,
                       seconds=options.seconds, backend=options.backend,
@@ -119,12 +122,13 @@ def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
             'tables': list(map(dataclasses.asdict, tables))}, tables
 
 
-def _write(folder: pathlib.Path, measured: dict[str, Any], tables: Sequence[Table]) -> None:
+def _write(folder: pathlib.Path, measured: dict[str, Any], tables: Sequence[Table],
+           draws: bool) -> None:
     shared.write_json(folder / 'papers.json', measured)
     drawn = []
     axes = {table.file_name: catalogue.EXPERIMENTS[table.paper, table.number].axes
             for table in tables}
-    if any(axes.values()) and shared.can_draw('every figure'):
+    if any(axes.values()) and draws:
         drawn = [f'{table.file_name}.svg' for table in tables
                  if (found := axes[table.file_name])
                  and report.draw(table, found, folder / f'{table.file_name}.svg')]

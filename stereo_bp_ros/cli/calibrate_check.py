@@ -23,6 +23,7 @@ import numpy as np
 from stereo_bp_ros import calibration_checks, geometry
 from stereo_bp_ros.calibration_history import CalibrationHistory
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
@@ -65,12 +66,13 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         check_folder(options.output, ('calibration.json', 'calibration.svg'),
                      [options.path, options.params_file])
+    draws = bool(options.output) and shared.can_draw('calibration.svg')
     sources = Sources(inputs_of([options.path]), shared.chosen_topics(options), options.limit)
     estimator: RowEstimator | None = None
     track: list[tuple[float, RowState]] = []
     yaw, doubts = YawTracker(math.inf), list[Finding]()
     pair: Pair | None = None
-    with shared.progress_bar() as bar:
+    with progress.Bar('calibrate-check') as bar:
         task = bar.add_task(f'Measuring {sources.title}', total=sources.count)
         for time_s, one in _due(sources, options.every):
             bar.update(task, advance=1)
@@ -94,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         shared.write_json(options.output / 'calibration.json', report)
-        if shared.can_draw('calibration.svg'):
+        if draws:
             plots.save(_drawn(report['track']), options.output / 'calibration.svg')
     if options.json:
         shared.print_json(report)

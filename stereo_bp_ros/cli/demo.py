@@ -20,7 +20,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli import viewer
+from stereo_bp_ros.cli import progress, viewer
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.config import Value
@@ -118,15 +118,15 @@ def _perform(options: argparse.Namespace, sink: Sink | None, name: str, title: s
             width=width, height=height, max_disparity=disparities - 2, rate_hz=rate_hz,
             frames=options.frames or frames, noise_sigma=options.noise,
             exposure_gain=options.exposure, blur_sigma=options.blur)
-        shared.tell(f'{name}: rendering {len(sequence)} pairs')
-        with shared.progress_bar() as bar:
+        progress.tell(f'{name}: rendering {len(sequence)} pairs')
+        with progress.Bar('demo') as bar:
             render_bag(sequence, folder / 'input', bar)
         one, min_published = Input(
             f'{title}, {width} x {height}, {disparities} disparities, {rate_hz:g} Hz',
             folder / 'input'), MIN_PUBLISHED
 
     def play(source: pathlib.Path, folder: pathlib.Path, **known: Any) -> session.SessionResult:
-        shared.tell(f'{name}: starting the node, which compiles for 15 to 45 s the first time')
+        progress.tell(f'{name}: starting the node, which compiles for 15 to 45 s the first time')
         return session.run_session(source, folder, settings | shared.sync_parameters(options),
                                    **known)
 

@@ -43,6 +43,7 @@ from stereo_bp_ros.cli import (
     evaluate_scale,
     evaluate_scenario,
     evaluate_sweep,
+    progress,
     viewer,
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
@@ -197,16 +198,13 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     with (evaluate_scale.start(options, configs, names, method, sources,
                                [functools.partial(_show, sink)] if sink else []
                                ) as (found, run_),
-          shared.progress_bar() as bar):
+          progress.Bar('evaluate') as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
         shared.say_preset(options)
-        pace = evaluate_scale.Pace(sources.count)
         try:
             for result in found:
                 results.append(result)
-                pace.advance()
-                bar.update(task, advance=1,
-                           description=f'Evaluating {title}, {pace.rate:.3g} frames/s')
+                bar.advance(task)
         except (StereoError, KeyboardInterrupt) as error:
             if not results:
                 raise
@@ -249,8 +247,9 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         evaluate_scenario.print_lines(summary)
     else:
         _print(f'{title} on {backend}', results, totals, summary)
-        if len(results) > tables.ROWS and not options.output:
-            shared.say(f'The rows of all {len(results)} pairs: --output DIR or --json.')
+        if len(results) > tables.ROWS:
+            where = options.output / 'report.json' if options.output else '--output DIR or --json'
+            shared.say(f'The rows of all {len(results)} pairs: {where}.')
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
     if stopped:
@@ -331,9 +330,10 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
 def _print(title: str, results: Collection[Result], totals: Totals, summary: Mapping[str, Any]
            ) -> None:
     table = tables.frame_table(results, totals, evaluate_report.truth_is_unread(summary))
-    shared.print_table(title, table.columns, table.rows, ranks=table.ranks)
     matchers = totals.matchers
+    keys = 1 + (len(matchers) > 1)
+    shared.print_table(title, table.columns, table.rows, ranks=table.ranks, keys=keys)
     for one in tables.further_tables(matchers):
-        shared.print_table(one.title, one.columns, one.rows)
-    shared.say(*tables.sparsification_text(matchers).splitlines(), *table.legend.split('\n'),
-               *evaluate_origin.lines(summary))
+        shared.print_table(one.title, one.columns, one.rows,
+                           keys=keys if 'matcher' in one.columns else 1)
+    shared.say(*table.legend.split('\n'), *evaluate_origin.lines(summary))

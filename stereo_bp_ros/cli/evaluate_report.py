@@ -92,8 +92,8 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     table = tables.frame_table(results, totals, truth_is_unread(summary))
     figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows),
                                   *tables.further_tables(matchers)]
-    if text := tables.sparsification_text(matchers):
-        figures.append(report.Note(text))
+    if len(results) > tables.ROWS:
+        figures.insert(1, report.Note('The rows of all pairs are in report.json.'))
     skipped = summary.get('skipped') or ()
     notes = [one['text'] + (f' ({one["pairs"]} pairs)' if one['pairs'] else '') + '.'
              for one in summary.get('warnings', ())]

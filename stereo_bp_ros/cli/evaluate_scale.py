@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,10 +20,6 @@ MAX_CHUNK = 32
 
 Collect = Callable[[int, Evaluation, Matched], None]
 """Is handed the place of a pair, who has judged it, and the pair."""
-
-TOLD_EVERY_S = 30.0
-"""A log gets a line about the progress this often."""
-
 
 class InProcess:
     """An evaluation in this process, with the attributes of ``scale.Cluster``."""
@@ -113,41 +108,3 @@ def _devices(options: argparse.Namespace) -> int:
         return 0
     from stereo_bp_ros.engines.cuda.runtime import device
     return device.count()
-
-
-class Pace:
-    """How fast a run goes, and how long it will take.
-
-    :param total: frames of the run.
-    :param clock: seconds, of any origin.
-    """
-
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.total = total
-        self.done = 0
-        self._clock = clock
-        self._first = self._told = clock()
-
-    def advance(self) -> None:
-        """Count a frame; a log gets a line now and then."""
-        self.done += 1
-        now = self._clock()
-        if self.done == 1:          # behind all that was started and compiled
-            self._first = now
-        if now - self._told >= TOLD_EVERY_S:
-            self._told = now
-            shared.tell(str(self))
-
-    @property
-    def rate(self) -> float:
-        """Frames per second since the first one; 0 before the second one."""
-        seconds = self._clock() - self._first
-        return (self.done - 1) / seconds if self.done > 1 and seconds > 0 else 0.0
-
-    def __str__(self) -> str:
-        text = f'{self.done} of {self.total} frames'
-        if not self.rate:
-            return text
-        minutes, seconds = divmod(round((self.total - self.done) / self.rate), 60)
-        return (f'{text}, {self.rate:.3g} frames/s, '
-                f'{minutes // 60}:{minutes % 60:02}:{seconds:02} left')

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros import __version__, engines
-from stereo_bp_ros.cli import evaluate_origin
+from stereo_bp_ros.cli import evaluate_origin, progress
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin, processor
 from stereo_bp_ros.cli.outputs import check_folder
@@ -19,7 +19,6 @@ from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitErr
 from stereo_bp_ros.evaluation import plots, sweep
 from stereo_bp_ros.evaluation.conditions import EXPLAIN, Condition, parse_condition
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.old_conditions import convert_figure
 from stereo_bp_ros.evaluation.results import totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Sources
@@ -69,11 +68,12 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     check_folder(options.output, ('sweep.jsonl', 'sweep.svg', 'chosen.yaml'),
                  (*sources.paths, options.params_file))
     options.output.mkdir(parents=True, exist_ok=True)
+    draws = shared.can_draw('sweep.svg')
     if any(one.name == 'disparity_range' for one in axes):
         method = dataclasses.replace(method, own_range=True)
     meter = _Meter(options, method, sources)
     shared.say_preset(options)
-    with shared.progress_bar() as bar:
+    with progress.Bar('evaluate', 'points') as bar:
         task = bar.add_task('Sweeping', total=options.trials or len(grid))
 
         def measure(changes: Mapping[str, Value]) -> Point | None:
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     preset = options.output / 'chosen.yaml'
     preset.write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
                       encoding='utf-8')
-    if shared.can_draw('sweep.svg'):
+    if draws:
         figure = plots.draw_sweep(found, choice.figure, chosen, sources.title)
         if figure:
             plots.save(figure, options.output / 'sweep.svg')
@@ -115,10 +115,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
 
 def _choice(options: argparse.Namespace) -> Choice:
     """:raises ValueError: --by names no figure, or --choose neither a limit nor a setting."""
-    figure, _ = convert_figure(options.by)
-    if figure:
-        _log.warning('--by %s is written as in version 0.1: write %s', shown(options.by), figure)
-    figure = figure or options.by
+    figure = options.by
     if figure not in sweep.swept_paths():
         raise ValueError(f'--by {shown(figure)} is no figure that every point has'
                          f'{did_you_mean(figure, sweep.swept_paths())} ({EXPLAIN})')

@@ -74,6 +74,9 @@ DEPTH_COLUMNS = (
       for key in ('mean_m', 'p50_m', 'p90_m')),
     Column('mean\n%', 'depth.relative_mean'))
 
+SPARSIFICATION_COLUMNS = tuple(Column(heading, key, decimals=3) for heading, key in (
+    ('area', 'area'), ('oracle', 'oracle_area'), ('AUSE', 'ause')))
+
 DETECTION_COLUMNS = (
     Column('obstacles', 'there', decimals=0), Column('seen\n%', 'seen'),
     Column('smallest\nseen, m', 'smallest_seen_m'),
@@ -147,6 +150,8 @@ def further_tables(totals: Mapping[str, Summary]) -> list[Table]:
                  totals),
         _by_part(f'Error in metres, mean of {frames}', 'distance', _distances(totals),
                  DEPTH_COLUMNS, totals),
+        _by_part(f'Sparsification, mean of {frames}', 'error', _sparsified(totals),
+                 SPARSIFICATION_COLUMNS, totals),
         _by_figure(f'Without truth, mean of {frames}', totals, 'consistency',
                    consistency.MEANINGS),
         _by_figure(f'Obstacles ahead, mean of {frames}', totals, 'obstacles', obstacles.MEANINGS),
@@ -203,6 +208,15 @@ def _detections(totals: Mapping[str, Summary]) -> Parts:
         for name in sorted(names, key=lambda name: float(name.split('_')[0]))]
 
 
+def _sparsified(totals: Mapping[str, Summary]) -> Parts:
+    """What a confidence sorts, where any was judged."""
+    if not any(total.mean.get('sparsification') for total in totals.values()):
+        return []
+    return [(words, lambda total, key=key: (                # type: ignore[misc]
+        (total.mean.get('sparsification') or {}).get(key) or {}))
+        for key, words in (('bad_3', 'bad-3, %'), ('mae', 'EPE, px'))]
+
+
 def _by_figure(title: str, totals: Mapping[str, Summary], part: str,
                known: Mapping[str, tuple[str, str]]) -> Table:
     """A column a matcher, and a row each figure that any frame has; means of frames."""
@@ -215,14 +229,3 @@ def _by_figure(title: str, totals: Mapping[str, Summary], part: str,
 def region_words(region: str) -> str:
     """A region's name for people."""
     return re.sub(r'^([\d.]+)_([\w.]+)_m$', r'\1-\2 m', region).replace('_', ' ')
-
-
-def sparsification_text(totals: Mapping[str, Summary]) -> str:
-    """Areas of the own matcher's curves in a line each; '' without a confidence."""
-    curves = next(iter(totals.values())).mean.get('sparsification')
-    if not curves:
-        return ''
-    return '\n'.join(
-        f'Sparsification of {words}: area {curves[key]["area"]:.3f} {unit}, oracle '
-        f'{curves[key]["oracle_area"]:.3f} {unit}, AUSE {curves[key]["ause"]:.3f} {unit}'
-        for key, words, unit in (('bad_3', 'bad-3', '%'), ('mae', 'EPE', 'px')))

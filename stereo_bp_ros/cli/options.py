@@ -16,17 +16,7 @@ from typing import Any, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
-from rich.text import Text
 
 from stereo_bp_ros import engines, transport
 from stereo_bp_ros.config import (
@@ -47,6 +37,12 @@ from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 
 _log = logging.getLogger(__name__)
+
+#: Characters of a line in a pipe or a log, and of a column that folds.
+PIPE_WIDTH, FOLDED = 100, 24
+
+#: Behind the title of a table's second part.
+CONTINUED = ', continued'
 
 #: Parameters that a node has for others than this package.
 ROS_PARAMETERS = ('preset', *OF_ANY_NODE)
@@ -343,32 +339,51 @@ def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,
-                is_text: bool = False, ranks: Sequence[int] = ()) -> None:
-    """A table on standard output: the first column is text, which folds; others are figures.
+                is_text: bool = False, ranks: Sequence[int] = (), keys: int = 1) -> None:
+    """A table on standard output, one below the other where a line has no room for all columns.
 
     Names of files and settings are ``visible``, and brackets in them are no markup.
 
-    :param is_text: the others are text, too, and fold where a line is too long.
+    :param is_text: columns are text, and fold where a line is too long; else only wide ones do.
     :param ranks: of each column, as for ``fitting``; () = all are printed.
+    :param keys: first columns, which every part of the table has.
     """
-    if ranks:
-        indices = fitting(columns, rows, ranks)
-        columns = [columns[i] for i in indices]
-        rows = [[row[i] for i in indices] for row in rows]
-    table = Table(title=visible(title), title_justify='left')
-    for index, column in enumerate(columns):
-        folds = is_text or index == 0
-        table.add_column(visible(column, kept='\n'),
-                         justify='right' if index and not is_text else 'left',
-                         no_wrap=not folds, overflow='fold')
-    for row in rows:
-        table.add_row(*map(visible, row))
-    _console().print(table)
+    cells = _widths(columns, rows)
+    for part in [range(len(columns))] if is_text else _parts(
+            fitting(columns, rows, ranks) if ranks else range(len(columns)), cells, keys):
+        table = Table(title=visible(title), title_justify='left')
+        for index in part:
+            table.add_column(visible(columns[index], kept='\n'),
+                             justify='right' if index and not is_text else 'left',
+                             no_wrap=not is_text and index > 0 and cells[index] < FOLDED,
+                             overflow='fold')
+        for row in rows:
+            table.add_row(*(visible(row[index]) for index in part))
+        _console().print(table)
+        title = title.removesuffix(CONTINUED) + CONTINUED
 
 
 def _console() -> Console:
-    # A pipe or a log has no width of its own; wrapped figures could not be read there.
-    return Console(width=None if sys.stdout.isatty() else 160, markup=False, emoji=False)
+    # A pipe or a log has no width of its own.
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, markup=False, emoji=False)
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """What columns need; wide ones fold."""
+    return [min(FOLDED, max(cell_len(line) for cell in (column, *(row[i] for row in rows))
+                            for line in cell.split('\n')))
+            for i, column in enumerate(columns)]
+
+
+def _parts(chosen: Sequence[int], cells: Sequence[int], keys: int) -> list[list[int]]:
+    """Indices of columns that a line has room for, those of the keys in every part."""
+    width, parts = _console().width, [[*chosen[:keys]]]
+    for index in chosen[keys:]:
+        if (len(parts[-1]) > keys
+                and 1 + sum(3 + cells[i] for i in (*parts[-1], index)) > width):
+            parts.append([*chosen[:keys]])
+        parts[-1].append(index)
+    return parts
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], ranks: Sequence[int]
@@ -377,13 +392,10 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], ranks: Sequen
 
     :param ranks: of each column: 0 = always there, others from the least on while they fit.
     """
-    def needs(chosen: Sequence[int]) -> int:
-        return 1 + sum(3 + max(cell_len(line) for cell in (columns[i], *(row[i] for row in rows))
-                               for line in cell.split('\n')) for i in chosen)
-    width = _console().width
+    cells, width = _widths(columns, rows), _console().width
     chosen = [index for index, rank in enumerate(ranks) if rank == 0]
     for index in sorted(set(range(len(ranks))) - set(chosen), key=lambda i: ranks[i]):
-        if needs([*chosen, index]) <= width:
+        if 1 + sum(3 + cells[i] for i in (*chosen, index)) <= width:
             chosen.append(index)
     return sorted(chosen)
 
@@ -404,25 +416,3 @@ def score_keys() -> str:
     return 'Figures of "score" with --json:\n' + '\n'.join(
         f'  {key:17} {words}' + (f', {unit}' if unit else '')
         for key, (words, unit) in metrics.meanings().items())
-
-
-def tell(text: str) -> None:
-    """A line on standard error where nobody sees a progress bar."""
-    if not sys.stderr.isatty():
-        say(text, file=sys.stderr)
-        sys.stderr.flush()
-
-
-class _Description(TextColumn):
-    """What a task is, with names in it ``visible``."""
-
-    def render(self, task: Task) -> Text:
-        return Text(visible(task.description))
-
-
-def progress_bar() -> Progress:
-    """A progress bar on standard error that leaves nothing behind where nobody watches."""
-    console = Console(stderr=True)
-    return Progress(_Description('', markup=False), BarColumn(),
-                    MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-                    console=console, disable=not console.is_terminal)

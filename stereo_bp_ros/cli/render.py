@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import yaml
-from rich.progress import Progress
 
 from stereo_bp_ros import files
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS
@@ -112,9 +112,9 @@ def run(options: argparse.Namespace) -> int:
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f'{folder} is not empty: name another folder, or remove it')
     folder.mkdir(parents=True, exist_ok=True)
-    shared.tell(f'rendering {options.frames} pairs')
+    progress.tell(f'rendering {options.frames} pairs')
     sets = {}
-    with shared.progress_bar() as bar:
+    with progress.Bar('render') as bar:
         for frame in bar.track(scenes.render(sequence, workers_for(options.frames)),
                                total=options.frames, description='Rendering'):
             name = f'{frame.index:06}'
@@ -179,7 +179,7 @@ def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
         'max_disparity': options.disparities - scenes.SPARE_DISPARITIES})
 
 
-def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Progress) -> None:
+def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: progress.Bar) -> None:
     """Draw a street into a bag with its truth; ``bar`` shows how far it is."""
     from stereo_bp_ros.evaluation import bags
     frames = bar.track(scenes.render(sequence, workers_for(len(sequence))), total=len(sequence),

@@ -25,12 +25,13 @@ import contextlib
 import logging
 import pathlib
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros import process
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli import viewer
+from stereo_bp_ros.cli import progress, viewer
 from stereo_bp_ros.errors import StereoError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
                         longest_gap_s=max(options.longest_gap, options.period))
         for topic in player.wait_for_subscribers(options.wait):
             shared.say(f'nobody subscribes to {topic}', file=sys.stderr)
-        with _watching(sink, node), shared.progress_bar() as bar:
+        with _watching(sink, node, options.wait), progress.Bar('replay') as bar:
             task = bar.add_task(f'Replaying {source.name}',
                                 total=source.pairs * options.loop or None)
             report = player.play(options.loop,
@@ -143,9 +144,17 @@ def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
     return 0
 
 
-def _watching(sink: Sink | None, node: Any) -> contextlib.AbstractContextManager[object]:
-    """Shows what the node of the same namespace answers."""
+@contextlib.contextmanager
+def _watching(sink: Sink | None, node: Any, wait_s: float) -> Iterator[None]:
+    """Shows what the node of the same namespace answers, from its first answer on."""
     if sink is None:
-        return contextlib.nullcontext()
+        yield
+        return
     from stereo_bp_ros.replay.watching import Watch
-    return Watch(sink, [node.get_namespace()])
+    with Watch(sink, [node.get_namespace()]) as watch:
+        try:
+            watch.wait_for_nodes(wait_s)
+        except StereoError as error:
+            viewer.say(f'nothing is shown so far: {error}')
+        yield
+    viewer.say(watch.summary or 'nothing was shown')

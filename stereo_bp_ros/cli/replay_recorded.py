@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report, viewer
+from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, progress, run_report, viewer
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
@@ -125,13 +125,13 @@ def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
         arguments = tuple(options.ros_arguments)
         try:
             if options.start:
-                shared.tell(f'stereo_bp replay: {options.start}')
+                progress.tell(f'stereo_bp replay: {options.start}')
                 return session.run_command(source, folder, shlex.split(options.start),
                                            ros_arguments=arguments, **known)
             if parameters:
-                shared.tell('stereo_bp replay: starting the node')
+                progress.tell('stereo_bp replay: starting the node')
                 return session.run_session(source, folder, parameters, **known)
-            shared.tell('stereo_bp replay: waiting for a node with use_sim_time, at most '
+            progress.tell('stereo_bp replay: waiting for a node with use_sim_time, at most '
                         f'{session.START_LIMIT_S:g} s')
             return session.record_session(source, folder, ros_arguments=arguments, **known)
         finally:
@@ -154,7 +154,7 @@ def record_run(name: str, one: Input, sources: Sources, topics: StereoTopics,
     """
     folder.mkdir(exist_ok=True)
     told: set[str] = set()
-    with shared.progress_bar() as bar:
+    with progress.Bar('replay') as bar:
         source = one.source
         if isinstance(source, RoadSequence):
             render_bag(source, folder / 'input', bar)
@@ -165,7 +165,7 @@ def record_run(name: str, one: Input, sources: Sources, topics: StereoTopics,
         def show(stage: str, done: int) -> None:
             if stage not in told:
                 told.add(stage)
-                shared.tell(f'{name}: {stage}')
+                progress.tell(f'{name}: {stage}')
             bar.update(task, completed=done, description=f'{name}: {stage}')
 
         result = play(source, folder, topics=topics, player_options=tuple(player), progress=show)

@@ -17,7 +17,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.cli import against, evaluate_origin, render
+from stereo_bp_ros.cli import against, evaluate_origin, progress, render
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin
 from stereo_bp_ros.cli.outputs import check_folder
@@ -71,12 +71,14 @@ def run(options: argparse.Namespace) -> int:
         check_folder(options.output, ('sensitivity.json', 'sensitivity.svg'),
                      [options.params_file])
         options.output.mkdir(parents=True, exist_ok=True)
+    draws = bool(options.output) and shared.can_draw('sensitivity.svg')
     shared.say_preset(options)
     configs = {own: config, **others}
     method = Method(repeat=1, own_range=shared.names_range(options),
                     alone=against.asks_for_rows(options, own))
     curves: dict[str, tuple[Quantity, list[Row]]] = {}
-    with Evaluation(configs, names, method) as evaluation, shared.progress_bar() as bar:
+    with (Evaluation(configs, names, method) as evaluation,
+          progress.Bar('sensitivity', 'values') as bar):
         task = bar.add_task('', total=sum(len(one.values) for one in quantities.values()))
         for name, quantity in quantities.items():
             curves[name] = quantity, []
@@ -96,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
                        for name, (quantity, rows) in curves.items()}}
     if options.output:
         shared.write_json(options.output / 'sensitivity.json', report)
-        if shared.can_draw('sensitivity.svg'):
+        if draws:
             plots.save(plots.draw_sensitivity(curves), options.output / 'sensitivity.svg')
     if options.json:
         shared.print_json(report)

@@ -18,6 +18,7 @@ from typing import Any
 
 from stereo_bp_ros import engines
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.evaluation import datasets
@@ -31,6 +32,7 @@ Size = tuple[str, int, int, int]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('path', nargs='?', type=pathlib.Path,
                         help='data set folder, whose sizes are tuned for')
+    shared.add_glob_options(parser)
     parser.add_argument('--size', action='append', default=[], metavar='WxHxD',
                         help='image size and disparities; may be given several times (default: '
                              'the five sets of the GPU + CPU paper)')
@@ -61,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         values.setdefault('program', 'plain_steps')
         values.setdefault('plain_steps.storage', 'hybrid')
     report = []
-    with shared.progress_bar() as bar:
+    with progress.Bar('tune', 'tilings') as bar:
         task = bar.add_task('Tuning', total=None)
         for name, width, height, disparities in sizes:
             config = MatcherConfig.from_mapping({**values, 'disparity_range': disparities})
@@ -101,7 +103,7 @@ def _sizes(options: argparse.Namespace, config: MatcherConfig) -> list[Size]:
     if options.path:
         named = shared.names_range(options)
         found: dict[tuple[Any, ...], Size] = {}
-        for pair in datasets.open_dataset(options.path):
+        for pair in datasets.open_dataset(options.path, globs=shared.chosen_globs(options)):
             height, width = pair.left.shape[:2]
             disparities = config.disparity_range if named else (pair.disparities
                                                                 or config.disparity_range)

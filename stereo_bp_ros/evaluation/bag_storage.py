@@ -40,17 +40,17 @@ from rosbags.rosbag2.storage_mcap import zstd
 from stereo_bp_ros.bounded import allowed, check_limit
 from stereo_bp_ros.errors import StereoError, printable, shown
 
+#: Of a message, of a chunk, and of the chunks of an MCAP file that overlap in time.
 MAX_MESSAGE_BYTES = 2**29
-"""Of a message, of a chunk, and of the chunks of an MCAP file that overlap in time."""
 
+#: Of the names and definitions of all topics in a file.
 MAX_TOPICS_BYTES = 2**26
-"""Of the names and definitions of all topics in a file."""
 
+#: Of what a bag has as definitions of one type of messages.
 MAX_DEFINITION_BYTES = 2**16
-"""Of what a bag has as definitions of one type of messages."""
 
+#: Of the files of a recording in the temporary folder, which were compressed as a whole.
 MAX_UNPACKED_BYTES = 2**35
-"""Of the files of a recording in the temporary folder, which were compressed as a whole."""
 
 #: Bytes that are decompressed at once. Those of LZ4 never become more than ``_MAX_PART``.
 _PIECE, _MAX_PART = 2**14, 2**23

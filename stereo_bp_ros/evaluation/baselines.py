@@ -10,24 +10,26 @@ import numpy as np
 
 from stereo_bp_ros.errors import BackendUnavailable
 
-NAMES = {'sgbm': 'StereoSGBM', 'bm': 'StereoBM'}
-"""Name of each matcher here, and in OpenCV."""
+#: Name of each matcher here, and in OpenCV.
+NAMES = {'sgbm': 'StereoSGBM', 'sgbm_hh': 'StereoSGBM', 'bm': 'StereoBM'}
 
-#: What both have in stereo_image_proc.
+#: What all have in stereo_image_proc.
 _COMMON = {'PreFilterCap': 31, 'UniquenessRatio': 15, 'SpeckleWindowSize': 100, 'SpeckleRange': 4}
 
+#: P1 and P2 are 8 and 32 times the area of the window, as is usual for it.
+_SGBM = {'BlockSize': 5, 'P1': 8 * 5**2, 'P2': 32 * 5**2, 'Disp12MaxDiff': 0, **_COMMON}
+
+#: Settings of each matcher but its range, by the names of OpenCV.
 SETTINGS: dict[str, dict[str, int]] = {
-    # P1 and P2 are 8 and 32 times the area of the window, as is usual for it.
-    'sgbm': {'BlockSize': 5, 'P1': 8 * 5**2, 'P2': 32 * 5**2, 'Disp12MaxDiff': 0, **_COMMON,
-             'Mode': cv2.STEREO_SGBM_MODE_SGBM_3WAY},
+    'sgbm': {**_SGBM, 'Mode': cv2.STEREO_SGBM_MODE_SGBM_3WAY},
+    'sgbm_hh': {**_SGBM, 'Mode': cv2.STEREO_SGBM_MODE_HH},
     'bm': {'BlockSize': 15, 'PreFilterSize': 9, 'TextureThreshold': 10, **_COMMON}}
-"""Settings of each matcher but its range, by the names of OpenCV."""
 
 
 class Baseline:
     """One of OpenCV's matchers for a range of disparities.
 
-    name:     'sgbm' (its mode 3WAY) or 'bm'.
+    name:     'sgbm' (its mode 3WAY), 'sgbm_hh' (all eight directions) or 'bm'.
     settings: all settings, by the names of OpenCV.
 
     :raises BackendUnavailable: this OpenCV was built without its stereo matchers.

@@ -22,20 +22,20 @@ from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import look_up
 
+#: Of the confidence intervals.
 SHARE = 0.95
-"""Of the confidence intervals."""
 
+#: Largest p of a change.
 SIGNIFICANT = 0.05
-"""Largest p of a change."""
 
+#: Resamples of the bootstrap, and drawn signs where there are too many frames for all.
 DRAWS = 10_000
-"""Resamples of the bootstrap, and drawn signs where there are too many frames for all."""
 
+#: Most frames whose signs are tried all: 2**13 sums.
 EXACT = 13
-"""Most frames whose signs are tried all: 2**13 sums."""
 
+#: Frames that are listed as those which got worse most.
 WORST = 5
-"""Frames that are listed as those which got worse most."""
 
 _SEED = 20090702
 _AT_ONCE = 2**20    # random numbers in memory
@@ -51,6 +51,7 @@ class Kind:
     less_is_better: bool = True
 
 
+#: What is compared.
 KINDS = (
     Kind('filled bad-1', '%', 'filled.bad_1_known'),
     Kind('filled bad-3', '%', 'filled.bad_3_known'),
@@ -59,7 +60,6 @@ KINDS = (
     Kind('density', '%', 'score.density', less_is_better=False),
     Kind('EPE', 'px', 'score.mae'),
     Kind('median time', 'ms', 'median_ms'))
-"""What is compared."""
 
 
 @dataclasses.dataclass(frozen=True)

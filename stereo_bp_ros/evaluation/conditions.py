@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import logging
 import math
 import operator
 import re
@@ -24,7 +23,6 @@ from stereo_bp_ros.evaluation.depth_errors import DepthError
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, MapScore
 from stereo_bp_ros.evaluation.metrics import Score
 from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
-from stereo_bp_ros.evaluation.old_conditions import convert
 from stereo_bp_ros.evaluation.regions import DISTANCES, REGIONS, distance_name
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
 from stereo_bp_ros.evaluation.rows import PairRows
@@ -32,21 +30,21 @@ from stereo_bp_ros.evaluation.sparsification import Sparsification
 from stereo_bp_ros.row_correction import RowState
 from stereo_bp_ros.types import ENGINE_STAGES
 
+#: How a condition is written.
 FORM = 'PATH <= NUMBER or PATH <= FACTOR * PATH, with one of < <= > >='
-"""How a condition is written."""
 
 EXPLAIN = 'stereo_bp evaluate --explain lists the paths'
 
+#: Begins the path of a figure that every frame has to hold.
 EVERY = 'pairs.*.'
-"""Begins the path of a figure that every frame has to hold."""
 
+#: Keys of ``delivery``: what became of the frames of a run through the node.
 DELIVERY = ('sent', 'received', 'published', 'recorded', 'superseded', 'dropped', 'lost')
-"""Keys of ``delivery``: what became of the frames of a run through the node."""
 
 OPERATORS = {'<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge}
 
+#: Keys whose figures are only computed with an option, and its name.
 OPTIONS = {'sparsification': 'confidence', 'consistency': 'consistency', 'obstacles': 'corridor'}
-"""Keys whose figures are only computed with an option, and its name."""
 
 #: What the figure of a path needs; the first pattern that the path has counts.
 NEEDS = (
@@ -74,9 +72,6 @@ _NUMBER = r'\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,2})?'
 _CONDITION = re.compile(rf'(?P<path>[^<>]+?) ?(?P<operator><=|>=|<|>) ?'
                         rf'(?P<number>{_NUMBER})(?: ?\* ?(?P<other>[^<>*]+))?')
 _REGION = re.compile(r'(?:regions|by_distance)\.(class_[\w-]+|([\d.]+)_([\d.]+|inf)_m)(?=\.|$)')
-
-_log = logging.getLogger(__name__)
-
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
@@ -136,7 +131,7 @@ class Verdict:
 
 def parse_condition(text: str, matchers: Sequence[str] = (), inputs: Sequence[str] = ()
                     ) -> Condition:
-    """Understand one condition; an old sentence is converted with a warning.
+    """Understand one condition.
 
     :param matchers: names of the other matchers of the run; ``inputs``: of several inputs.
     :raises ValueError: one sentence that names the condition and the closest path.
@@ -150,9 +145,6 @@ def parse_condition(text: str, matchers: Sequence[str] = (), inputs: Sequence[st
     if match and not unknown:
         return Condition(plain, match['path'], match['operator'], float(match['number']),
                          match['other'] or '')
-    if new := convert(plain):
-        _log.warning('the condition %s is written as in version 0.1: write %s', shown(text), new)
-        return parse_condition(new, matchers, inputs)
     raise ValueError(f'the condition {shown(text)} ' + (
         f'has the path {shown(unknown)}, which no report has{did_you_mean(unknown, known)}'
         if match else f'is not written {FORM}') + f' ({EXPLAIN})')

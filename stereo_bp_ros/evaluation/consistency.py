@@ -16,21 +16,21 @@ import numpy as np
 from stereo_bp_ros.evaluation.sums import Scale, Sums, none_for_nan
 from stereo_bp_ros.road_plane import fit_road
 
+#: Most that two disparities of the same point differ where they agree, pixels.
 AGREEMENT_PX = 1.0
-"""Most that two disparities of the same point differ where they agree, pixels."""
 
+#: Bins of absolute differences of grey values, grey levels: each a quarter wide.
 GREY = Scale(0.0, 256.0, 1024)
-"""Bins of absolute differences of grey values, grey levels: each a quarter wide."""
 
+#: Fits of gain and offset, and the most pixels that they use.
 EXPOSURE_ROUNDS, EXPOSURE_PIXELS = 10, 20000
-"""Fits of gain and offset, and the most pixels that they use."""
 
+#: Takes away what is linear in a row or a column; multiplies noise by 6 (Immerkaer, Computer
+#: Vision and Image Understanding 1996).
 NOISE_MASK = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], np.float32)
-"""Takes away what is linear in a row or a column; multiplies noise by 6 (Immerkaer, Computer
-Vision and Image Understanding 1996)."""
 
+#: Median of the absolute value of a normal variable, in its standard deviations.
 MAD = 0.6745
-"""Median of the absolute value of a normal variable, in its standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ class Consistency(Sums):
         return none_for_nan(figures)
 
 
+#: The figures of ``Consistency.as_dict``: key to words and unit.
 MEANINGS = {
     'confirmed': ('left-right: confirmed by the mirrored match', '%'),
     'contradicted': ('left-right: contradicted by it', '%'),
@@ -103,7 +104,6 @@ MEANINGS = {
     'flicker': ('flicker of these: changed by > 1 px', '%'),
     'road_inliers': ('pixels on the plane of the road', '%'),
     'road_rms': ('RMS distance of these from it', 'px')}
-"""The figures of ``Consistency.as_dict``: key to words and unit."""
 
 
 def _mean(total: float, count: int) -> float:

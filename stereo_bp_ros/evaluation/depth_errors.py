@@ -10,12 +10,12 @@ import numpy as np
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation.sums import Scale, Sums, none_for_nan
 
+#: Truths farther away are not compared; an estimate farther away, or at infinity, counts as this
+#: far.
 FARTHEST_M = 1000.0
-"""Truths farther away are not compared; an estimate farther away, or at infinity, counts as this
-far."""
 
+#: Bins of the errors from which percentiles come, metres: 32 a decade, each 7.5 % wide.
 ERRORS = Scale(1e-3, FARTHEST_M, 192, is_geometric=True)
-"""Bins of the errors from which percentiles come, metres: 32 a decade, each 7.5 % wide."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class DepthError(Sums):
             'p90_m': self.percentile_m(90), 'relative_mean': self.relative_mean})
 
 
+#: The figures of ``DepthError.as_dict``: key to words and unit.
 MEANINGS = {
     'compared': ('pixels with a disparity and a truth in metres', ''),
     'mean_m': ('mean error of their distance', 'm'),
     'p50_m': ('error that half of them do not exceed', 'm'),
     'p90_m': ('error that 90 % of them do not exceed', 'm'),
     'relative_mean': ('mean error in per cent of the true distance', '%')}
-"""The figures of ``DepthError.as_dict``: key to words and unit."""
 
 
 def distances(disparity: np.ndarray, calibration: Calibration) -> np.ndarray:

@@ -18,13 +18,13 @@ from stereo_bp_ros.evaluation.obstacles import Obstacles
 from stereo_bp_ros.evaluation.sparsification import Sparsification, sparsify
 from stereo_bp_ros.evaluation.sums import Sums
 
+#: Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels.
 SPARSIFIED_PIXELS = 3.0
-"""Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels."""
 
+#: Figures of which a mean over frames says nothing: counts and extremes.
 WITHOUT_MEAN = frozenset({
     'there', 'smallest_seen_m', 'largest_missed_m',
     *(key for key, (_, unit) in {**meanings(), **depth_errors.MEANINGS}.items() if not unit)})
-"""Figures of which a mean over frames says nothing: counts and extremes."""
 
 @dataclass(frozen=True)
 class MapScore(Sums):

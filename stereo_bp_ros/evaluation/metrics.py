@@ -20,11 +20,11 @@ import numpy as np
 
 from stereo_bp_ros.evaluation.sums import Sums, none_for_nan
 
+#: Errors above which a pixel is bad, pixels of disparity.
 THRESHOLDS = (0.5, 1.0, 2.0, 3.0, 4.0)
-"""Errors above which a pixel is bad, pixels of disparity."""
 
+#: An outlier of KITTI 2015 exceeds both: pixels of disparity, and this share of the truth.
 D1_PIXELS, D1_SHARE = 3.0, 0.05
-"""An outlier of KITTI 2015 exceeds both: pixels of disparity, and this share of the truth."""
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,20 @@ from stereo_bp_ros.evaluation.regions import DISTANCES, distance_name
 from stereo_bp_ros.evaluation.sums import Sums
 from stereo_bp_ros.road_plane import Plane, fit_road
 
+#: Heights above the ground between which a point is in the way, metres.
 LOW_M, HIGH_M = 0.3, 3.0
-"""Heights above the ground between which a point is in the way, metres."""
 
+#: Pixels of the smallest cluster that counts as an obstacle; eight neighbours are connected.
 MIN_PIXELS = 30
-"""Pixels of the smallest cluster that counts as an obstacle; eight neighbours are connected."""
 
+#: What the truth shows counts as an obstacle in a corridor this much wider on either side
+#: (metres), this many times as long, and from this many times ``LOW_M``: an obstacle that is put a
+#: little beside its place is no false one.
 WIDER_M, LONGER, LOWER = 0.5, 1.2, 0.5
-"""What the truth shows counts as an obstacle in a corridor this much wider on either side
-(metres), this many times as long, and from this many times ``LOW_M``: an obstacle that is put a
-little beside its place is no false one."""
 
+#: An obstacle of the truth is seen where this share of its pixels is at most so far from its
+#: distance and from its height above the ground, as shares of both. The ground behind is not.
 SEEN_SHARE, SEEN_DISTANCE, SEEN_HEIGHT = 0.5, 0.2, 0.5
-"""An obstacle of the truth is seen where this share of its pixels is at most so far from its
-distance and from its height above the ground, as shares of both. The ground behind is not."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,11 @@ class Obstacles(Sums):
                                 for name, one in self.by_distance.items()}}
 
 
+#: The figures of ``Obstacles.as_dict``: key to words and unit.
 MEANINGS = {
     'found_per_frame': ('obstacles in the corridor, a frame', ''),
     'false_per_frame': ('of these false, a frame', ''),
     'false_frames': ('frames with a false one', '%')}
-"""The figures of ``Obstacles.as_dict``: key to words and unit."""
 
 
 @dataclass(frozen=True)

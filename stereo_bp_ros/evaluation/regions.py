@@ -12,23 +12,23 @@ import numpy as np
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation.depth_errors import distances
 
+#: Least step of the truth at a depth edge, pixels of disparity; a slanted surface has less.
 EDGE_STEP = 2.0
-"""Least step of the truth at a depth edge, pixels of disparity; a slanted surface has less."""
 
+#: Most pixels from one known truth to the next in a row or column that an edge lies between.
 EDGE_GAP = 8
-"""Most pixels from one known truth to the next in a row or column that an edge lies between."""
 
+#: Pixels around a depth edge that are near it.
 EDGE_DISTANCE = 5
-"""Pixels around a depth edge that are near it."""
 
+#: Begins the name of the region of a class.
 CLASS = 'class_'
-"""Begins the name of the region of a class."""
 
+#: Names of regions without a number or a name of their own.
 REGIONS = ('near_edges', 'away_from_edges', 'vehicles', 'background', 'occluded', 'not_occluded')
-"""Names of regions without a number or a name of their own."""
 
+#: Limits of the bins by distance along the optical axis, metres.
 DISTANCES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, math.inf)
-"""Limits of the bins by distance along the optical axis, metres."""
 
 
 def depth_edges(truth: np.ndarray) -> np.ndarray:

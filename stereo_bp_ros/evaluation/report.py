@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from stereo_bp_ros.evaluation.conditions import Verdict
 
+#: What a page needs.
 MODULES = ('jinja2', 'matplotlib')
-"""What a page needs."""
 
 _CONTROL = re.compile(r'[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]')
 

@@ -21,13 +21,13 @@ from stereo_bp_ros.evaluation.frame_scores import FrameScore, Means
 from stereo_bp_ros.evaluation.rows import PairRows
 from stereo_bp_ros.findings import Finding
 
+#: Of the times of all runs of all frames.
 PERCENTILES = (50.0, 99.0, 99.9)
-"""Of the times of all runs of all frames."""
 
+#: Begins the keys of rate and latency, which are those of ros2_benchmark (its
+#: ``BasicPerformanceCalculator``, https://github.com/NVIDIA-ISAAC-ROS/ros2_benchmark) where the
+#: meaning is the same.
 PERFORMANCE = 'BasicPerformanceMetrics.'
-"""Begins the keys of rate and latency, which are those of ros2_benchmark (its
-``BasicPerformanceCalculator``, https://github.com/NVIDIA-ISAAC-ROS/ros2_benchmark) where the
-meaning is the same."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,23 +12,22 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import Doubt
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.rows import PairRows, describe_state
-from stereo_bp_ros.row_correction import RowState
+from stereo_bp_ros.row_correction import CERTAIN_SIGMAS, RowState
 
-CERTAIN_SIGMAS = 2.0
-"""Standard deviations by which rows must exceed what is doubtful."""
-
+#: Sequences that have a line; of further ones there is their number.
 NAMED = 20
-"""Sequences that have a line; of further ones there is their number."""
 
 
 @dataclasses.dataclass
 class SequenceRows:
-    """The rows of one sequence for one matcher; or of pairs that are measured each by itself.
+    """The rows of one sequence for one matcher; or of pairs that follow no other.
 
+    is_alone:  whether none of the pairs follows another one.
     first:     name of the first pair.
     state:     behind the latest pair.
-    undone_px: rows that were undone in each pair; None = ``row_correction`` is measure.
-    largest:   least and most rows by which a pair misses, pixels; of pairs by themselves.
+    corrected: pairs in which rows were undone; None: ``row_correction`` is measure.
+    undone_px: rows that were undone in the latest pair, anywhere at most; None: as above.
+    largest:   least and most rows by which one of the pairs misses, pixels.
     """
 
     first: str
@@ -52,6 +51,13 @@ class SequenceRows:
             self.largest = min(low, rows.state.largest), max(high, rows.state.largest)
 
     @property
+    def largest_px(self) -> float | None:
+        """Rows by which any place misses at most, of all pairs or of the sequence; or None."""
+        if self.is_alone:
+            return self.largest[1] or None
+        return None if self.state.estimate is None else self.state.largest
+
+    @property
     def text(self) -> str:
         """In words."""
         pairs = f'{self.pairs} pair{"s" * (self.pairs > 1)}'
@@ -65,18 +71,16 @@ class SequenceRows:
             return text + ', not corrected (row_correction is measure)'
         if self.corrected:
             return f'{text}, corrected in {self.corrected}'
-        return text + ', not corrected' + (f' ({self.state.reason})' * bool(
-            self.state.reason and self.state.estimate))
+        why = '' if self.is_alone or self.state.estimate is None else self.state.reason
+        return text + ', not corrected' + (f' ({why})' if why else '')
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        state, is_known = self.state, self.state.estimate is not None
+        has_sigma = self.state.estimate is not None and not self.is_alone
         return {'matcher': self.matcher, 'input': self.input, 'first': self.first,
                 'pairs': self.pairs, 'corrected': self.corrected, 'each_by_itself': self.is_alone,
-                'largest_px': (self.largest[1] if self.is_alone else state.largest)
-                if is_known else None,
-                'sigma_px': state.sigma if is_known and not self.is_alone else None,
-                'text': self.text}
+                'largest_px': self.largest_px,
+                'sigma_px': self.state.sigma if has_sigma else None, 'text': self.text}
 
 
 def sequences_of(results: Iterable[Result]) -> list[SequenceRows]:
@@ -89,10 +93,12 @@ def sequences_of(results: Iterable[Result]) -> list[SequenceRows]:
             if rows is None or rows.state == RowState():
                 continue
             one = latest.get(name)
-            if one is None or one.input != result.input or rows.is_alone != one.is_alone or (
-                    rows.begins and not rows.is_alone):
-                one = latest[name] = SequenceRows(result.name, result.input, name, rows.is_alone,
-                                                  rows.state)
+            if one is not None and rows.begins and one.pairs == 1:
+                one.is_alone = True
+            is_alone = rows.is_alone or rows.begins
+            if one is None or one.input != result.input or one.is_alone != is_alone:
+                one = latest[name] = SequenceRows(result.name, result.input, name,
+                                                  rows.is_alone, rows.state)
                 found.append(one)
             one.add(rows)
     return found
@@ -102,9 +108,10 @@ def doubts(sequences: Sequence[SequenceRows], own: str, config: MatcherConfig
            ) -> list[findings.Finding]:
     """Sequences that row_correction correct leaves with rows that miss each other."""
     return findings.believe([findings.Finding(
-        findings.CHECKS[Doubt.VERTICAL_OFFSET.value], f'rows of {one.text}', one.state.largest)
-        for one in sequences if one.matcher == own and not one.is_alone and one.undone_px == 0
-        and one.state.largest - CERTAIN_SIGMAS * one.state.sigma > MAX_VERTICAL_OFFSET], config)
+        findings.CHECKS[Doubt.VERTICAL_OFFSET.value], f'rows of {one.text}', one.largest_px or 0.0)
+        for one in sequences if one.matcher == own and one.undone_px == 0
+        and (one.largest_px or 0.0) - CERTAIN_SIGMAS * one.state.sigma > MAX_VERTICAL_OFFSET],
+        config)
 
 
 def words(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -23,11 +23,11 @@ from stereo_bp_ros.findings import Finding
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.row_correction import RowCorrection, RowEstimator, RowState, undo_rows
 
+#: Most nanoseconds from a pair to the next of the same sequence.
 FOLLOWS_NS = 500_000_000
-"""Most nanoseconds from a pair to the next of the same sequence."""
 
+#: From one measurement to the next, seconds: as in the node.
 INTERVAL_S = 1.0
-"""From one measurement to the next, seconds: as in the node."""
 
 
 def follows(pair: Pair, before: Pair) -> bool:
@@ -200,5 +200,5 @@ class RowTracker:
         return estimator_of(pair, self._calibration, config.row_correction_limit)
 
 
+#: By matchers: the state, and what is to be undone.
 _Measured = dict[str, tuple[RowState, RowCorrection | None]]
-"""By matchers: the state, and what is to be undone."""

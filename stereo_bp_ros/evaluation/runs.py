@@ -37,14 +37,14 @@ from stereo_bp_ros.types import DisparityFrame
 
 T = TypeVar('T')
 
+#: A disparity, H x W in pixels, and where it is valid, bool H x W.
 Map = tuple[np.ndarray, np.ndarray]
-"""A disparity, H x W in pixels, and where it is valid, bool H x W."""
 
+#: What reading a pair may raise.
 UNREADABLE = (StereoError, ValueError, OSError)
-"""What reading a pair may raise."""
 
+#: First pairs of an input whose images are compared, to tell whether they are exchanged.
 EXAMINED_PAIRS = 3
-"""First pairs of an input whose images are compared, to tell whether they are exchanged."""
 
 
 @dataclasses.dataclass(frozen=True)

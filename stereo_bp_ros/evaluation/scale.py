@@ -23,7 +23,7 @@ import time
 import uuid
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from multiprocessing import resource_tracker
-from typing import Any, Protocol
+from typing import Any
 
 import dask
 from distributed import Client, KilledWorker, LocalCluster, Security, WorkerPlugin, get_worker
@@ -34,42 +34,33 @@ from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.rows import RowTracker
-from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Matched, Skipped, judge_all
+from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Skipped, judge_all
+from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader, Pair
 
+#: Under way at most, with those that wait for an earlier one.
 CHUNKS_PER_WORKER = 3
-"""Under way at most, with those that wait for an earlier one."""
 
+#: A cluster may grow or shrink on the way: it is asked for its size this often.
 ASK_EVERY_S = 1.0
-"""A cluster may grow or shrink on the way: it is asked for its size this often."""
 
+#: A scheduler has to answer, and then to show its first worker, within these times.
 SCHEDULER_TIMEOUT_S, WORKER_TIMEOUT_S = 10, 60
-"""A scheduler has to answer, and then to show its first worker, within these times."""
 
+#: A worker that is told to end is killed soon after this time, whatever it does.
 END_TIMEOUT_S = 1.0
-"""A worker that is told to end is killed soon after this time, whatever it does."""
 
+#: How seldom Dask looks at own processes: by itself it takes 4 % of a core in the command and 2 %
+#: in each worker.
 UNWATCHED = {'distributed.worker.profile.enabled': False,
              'distributed.admin.tick.interval': '1s',
              'distributed.admin.system-monitor.interval': '10s',
              'distributed.admin.system-monitor.disk': False}
-"""How seldom Dask looks at own processes: by itself it takes 4 % of a core in the command and 2 %
-in each worker."""
 
 # Dask has its own handler, which a local cluster silences.
 logging.getLogger('distributed').propagate = False
 # Who ends while it greets is no news; a failure to connect is an exception.
 logging.getLogger('distributed.comm').setLevel(logging.CRITICAL)
-
-
-class Collector(Protocol):
-    """What is made of pairs beside their figures, e.g. ``showing.Showing``; travels by pickle."""
-
-    def collect(self, place: int, evaluation: Evaluation, matched: Matched) -> None:
-        """Take in a pair, at its place in the source from 0."""
-
-    def __add__(self, other: Any) -> Any:
-        """What both have collected."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +70,15 @@ class Plan:
     configs, names, method: as of ``Evaluation``.
     devices: CUDA devices of the machine over which numbered workers are spread; 0: every worker
              takes the ``device_id`` of its configurations.
-    collector: collects the pairs of each chunk in its worker, anew from this one; None: nobody.
+    showing: collects the pairs of each chunk in its worker, anew from this one; None: nothing is
+             shown.
     """
 
     configs: Mapping[str, MatcherConfig]
     names: Sequence[str] = ()
     method: Method = dataclasses.field(default_factory=Method)
     devices: int = 0
-    collector: Collector | None = None
+    showing: Showing | None = None
 
     def configs_of(self, worker: object) -> dict[str, MatcherConfig]:
         """Of a worker by its name: the number that a local cluster gives it."""
@@ -102,12 +94,12 @@ class _Judged:
 
     devices: of ``Evaluation``.
     skipped: pairs that cannot be read, where they are left out.
-    collected: from its pairs, where the plan has a collector.
+    collected: from its pairs, where any are shown.
     error:   why the rest of it is missing, or ''.
     stopped: whether the worker was told to end in between: nothing of it counts.
     """
 
-    collected: Collector | None = None
+    collected: Showing | None = None
     results: list[Result] = dataclasses.field(default_factory=list)
     backend: str = ''
     devices: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
@@ -149,7 +141,7 @@ class _Judge(WorkerPlugin):
                 self._lock.release()
 
     def judge(self, chunk: Chunk) -> _Judged:
-        found = _Judged(copy.deepcopy(self._plan.collector))
+        found = _Judged(copy.deepcopy(self._plan.showing))
         try:
             with self._lock:
                 if self._ended:
@@ -224,8 +216,8 @@ class Cluster:
         """What has computed each matcher so far, the same thing once; as of ``Evaluation``."""
         self.skipped: list[Skipped] = []
         """Pairs so far that cannot be read, where they are left out."""
-        self.collected: Any = None
-        """From all results so far; None where the plan has no collector."""
+        self.collected: Showing | None = None
+        """From all results so far; None where the plan shows nothing."""
         self._opened = contextlib.ExitStack()
         try:
             self._client = self._connect(scheduler) if scheduler else self._start(workers)
@@ -305,7 +297,7 @@ class Cluster:
         :raises StereoError: a pair cannot be read or matched, or its workers have died.
         """
         name = f'stereo-bp-{uuid.uuid4().hex}'
-        self.collected, self.devices, self.skipped = plan.collector, {}, []
+        self.collected, self.devices, self.skipped = plan.showing, {}, []
         self._client.register_plugin(_Judge(plan, name))
         waiting = _with_rows(chunks, plan)
         under_way: collections.deque[tuple[Chunk, Any]] = collections.deque()
@@ -330,7 +322,7 @@ class Cluster:
                     known = self.devices.setdefault(matcher, [])
                     if device not in known:
                         known.append(device)
-                if judged.collected is not None and not judged.error:
+                if self.collected and judged.collected and not judged.error:
                     self.collected += judged.collected
                 self.skipped += judged.skipped
                 yield from judged.results

@@ -16,11 +16,11 @@ from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence, sequence_of
 from stereo_bp_ros.evaluation.sources import Input
 
+#: What a scenario may have; the first two it must have.
 KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit', 'corridor')
-"""What a scenario may have; the first two it must have."""
 
+#: Key of an input that is drawn, with the options of ``scenes.sequence.sequence_of``.
 RENDERED = 'rendered'
-"""Key of an input that is drawn, with the options of ``scenes.sequence.sequence_of``."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,11 @@ from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.scenes.sequence import SPARE_DISPARITIES, RoadSequence, sequence_of
 from stereo_bp_ros.evaluation.sources import Pair, pair_of_street
 
+#: Frames of the drive from one that is matched to the next.
 STEP = 25
-"""Frames of the drive from one that is matched to the next."""
 
+#: Error above which a pixel counts as wrong, pixels.
 BAD_PX = 3.0
-"""Error above which a pixel counts as wrong, pixels."""
 
 
 @dataclasses.dataclass(frozen=True)

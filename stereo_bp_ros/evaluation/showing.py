@@ -21,20 +21,20 @@ from stereo_bp_ros.evaluation import plots, report
 from stereo_bp_ros.evaluation.runs import Evaluation, Map, Matched
 from stereo_bp_ros.images import RawImage
 
+#: Error above which a pixel counts as wrong, pixels of disparity.
 BAD_PIXELS = 3.0
-"""Error above which a pixel counts as wrong, pixels of disparity."""
 
+#: Frames that are shown: the worst ones, and evenly spread ones of the sequence.
 WORST, SPREAD = 8, 8
-"""Frames that are shown: the worst ones, and evenly spread ones of the sequence."""
 
+#: Sizes of images that get a map of errors; those of the most frames.
 MAPS = 4
-"""Sizes of images that get a map of errors; those of the most frames."""
 
+#: Blocks of a map along the longer side of an image, and pixels of the smallest one's side.
 MAX_BLOCKS, MIN_BLOCK = 96, 4
-"""Blocks of a map along the longer side of an image, and pixels of the smallest one's side."""
 
+#: Values along the longer side of an image that a pointer finds, and pixels between two.
 MAX_VALUES, FINEST_STEP = 400, 1 / 256
-"""Values along the longer side of an image that a pointer finds, and pixels between two."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +79,8 @@ class BlockSums(NamedTuple):
         return rate
 
 
+#: By the matcher, and width and height of frames, pixels.
 Sizes = dict[tuple[str, int, int], BlockSums]
-"""By the matcher, and width and height of frames, pixels."""
 
 
 @dataclasses.dataclass

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+#: Shares of pixels kept, the most trusted ones, at which curves are reported.
 SHARES = tuple(step / 20 for step in range(1, 21))
-"""Shares of pixels kept, the most trusted ones, at which curves are reported."""
 
 
 @dataclass(frozen=True)

@@ -33,19 +33,19 @@ from stereo_bp_ros.evaluation.results import Summary
 if TYPE_CHECKING:
     import optuna
 
+#: Points that a grid may have.
 MAX_POINTS = 10_000
-"""Points that a grid may have."""
 
 
+#: Last keys of the paths of figures whose greater value is the better one; of others less is.
 GREATER_IS_BETTER = frozenset((
     'coverage', 'density', 'confirmed', 'static', 'road_inliers', 'seen', 'MEAN_FRAME_RATE'))
-"""Last keys of the paths of figures whose greater value is the better one; of others less is."""
 
+#: Path of the time that a figure is weighed against.
 TIME = 'latency_ms.total.p50'
-"""Path of the time that a figure is weighed against."""
 
+#: Significant digits of a number that an optimiser proposes.
 DIGITS = 4
-"""Significant digits of a number that an optimiser proposes."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,8 +23,8 @@ from stereo_bp_ros.yaw import (
     match_points,
 )
 
+#: From a pair to the one that shows its motion, seconds: as in the node.
 MOTION_S = 0.5
-"""From a pair to the one that shows its motion, seconds: as in the node."""
 
 
 class YawTracker:

@@ -51,10 +51,12 @@ Map = tuple[np.ndarray, np.ndarray]
 """Disparity, float H x W in pixels, and where it is valid, bool H x W."""
 
 
-def blueprint(layout: Mapping[str, Sequence[str]]) -> rrb.Blueprint:
+def blueprint(layout: Mapping[str, Sequence[str]], timeline: str = 'stamp') -> rrb.Blueprint:
     """The views of each name, as far as it has them.
 
     A name with points is a tab of its own; others are rows of pictures beside common plots.
+
+    :param timeline: that is shown: without a time on it nothing is.
     """
     tabs = [_tab(name, kinds) for name, kinds in layout.items() if 'points' in kinds]
     others = {name: kinds for name, kinds in layout.items() if 'points' not in kinds}
@@ -69,7 +71,7 @@ def blueprint(layout: Mapping[str, Sequence[str]]) -> rrb.Blueprint:
             column_shares=[3, 1][:1 + bool(plots)], name='matchers'))
     return rrb.Blueprint(
         rrb.Tabs(*tabs), rrb.BlueprintPanel(state='hidden'), rrb.SelectionPanel(state='hidden'),
-        rrb.TimePanel(state='collapsed', timeline='frame' if others else 'stamp'))
+        rrb.TimePanel(state='collapsed', timeline=timeline))
 
 
 def _tab(name: str, kinds: Sequence[str]) -> rrb.Horizontal:
@@ -81,9 +83,9 @@ def _tab(name: str, kinds: Sequence[str]) -> rrb.Horizontal:
              *([rrb.Tabs(*texts)] if texts else [])]
     space = rrb.Spatial3DView(
         origin=name, contents=['$origin/points', '$origin/camera/**'], name=f'{name} points',
-        eye_controls=rrb.EyeControls3D(position=(0, -2, -4), look_target=(0, 0, 8),
+        eye_controls=rrb.EyeControls3D(position=(-2.6, -2.3, -2.6), look_target=(0.2, 0.7, 6),
                                        eye_up=(0, -1, 0)))
-    row = rrb.Horizontal(*below, column_shares=[2, 3, 2][:len(below)])
+    row = rrb.Horizontal(*below, column_shares=[4, 4, 3][:len(below)])
     return rrb.Horizontal(
         rrb.Vertical(*_pictures(name, kinds)),
         rrb.Vertical(space, *([row] if below else [])),
@@ -126,15 +128,15 @@ class Sink:
         self.flush()
         self._stream.disconnect()
 
-    def lay_out(self, layout: Mapping[str, Sequence[str]]) -> None:
-        """Add names and what is shown of each, a part of ``VIEWS``."""
+    def lay_out(self, layout: Mapping[str, Sequence[str]], timeline: str = 'stamp') -> None:
+        """Add names and what is shown of each, a part of ``LIVE`` or of what ``judged`` sends."""
         if not self._layout:        # what is never shown leaves no file
             self._stream.set_sinks(*([rr.FileSink(str(self._file))] if self._file else []),
                                    *([rr.GrpcSink(self._url)] if self._url else []))
         self._layout |= layout
         for name in layout:
             self._log(name, rr.ViewCoordinates.RDF, static=True)
-        self._stream.send_blueprint(blueprint(self._layout))
+        self._stream.send_blueprint(blueprint(self._layout, timeline))
 
     def at(self, frame: int, stamp_ns: int | None = None) -> None:
         """Set the time of what is sent from here on."""
@@ -239,7 +241,7 @@ class Sink:
         if own not in self._layout:
             self.lay_out({name: [kind for kind, there in {
                 **shared, 'confidence': name in known, **(single if name == own else {})}.items()
-                if there] for name in maps})
+                if there] for name in maps}, 'frame')
         self.at(place + 1, stamp_ns)
         if truth is not None:
             wrong = {name: _wrong(found, truth) for name, found in maps.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 
@@ -140,7 +141,13 @@ def test_a_short_demo_leaves_report_and_pictures_with_every_frame_accounted_for(
     monkeypatch.setattr(run_report, 'failures_of', lambda one, **_: [])
     output = tmp_path / 'demo'
     assert main(['demo', '--output', str(output), '--frames', '12', '--json']) == 0
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    if importlib.util.find_spec('rerun'):
+        assert f'stereo_bp view {output / "demo.rrd"} --web 9090' in printed.err
+        from test.cli.rerun_files import rows
+        assert {name.split('/')[0] for name in rows(output / 'demo.rrd')
+                if name.endswith('/disparity')} == {'bp', 'sad'}
     assert report == json.loads((output / 'report.json').read_text())
     assert set(report['runs']) == {'bp', 'sad'}
     assert open_pairs(output / 'bp' / 'input')[0] == 12         # for the tutorial

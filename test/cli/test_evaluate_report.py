@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import shutil
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import files
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import metrics, report
 from stereo_bp_ros.evaluation.showing import SPREAD, WORST
@@ -68,6 +70,7 @@ def test_the_page_shows_figures_plots_frames_and_where_they_come_from(folder, tm
     assert frames(page) == ['two', 'three', 'one']      # the worst first
     assert {'Images of 96 x 48 pixels, bp', 'Images of 96 x 48 pixels, bm'} <= {*page.texts}
     assert page.texts.count('EPE, mean absolute error') == 1       # a row with all matchers
+    assert 'Sparsification, mean of 3' in page.texts
     for words, _ in metrics.meanings().values():
         assert words in page.texts
     figures = json.loads((tmp_path / 'report/report.json').read_text())
@@ -132,6 +135,25 @@ def test_without_the_extra_the_run_says_before_it_starts_that_there_is_no_page(
     assert [path.name for path in (tmp_path / 'report').iterdir()] == ['report.json']
     assert caplog.messages[0].startswith(
         f'report.html is not written: that needs {module}: pip install {module}, or the extra')
+
+
+@pytest.mark.parametrize(('verb', 'file'), [
+    (('evaluate', '--sweep', 'levels=2,3'), 'sweep.svg'), (('sensitivity',), 'sensitivity.svg'),
+    (('calibrate-check',), 'calibration.svg'), (('evaluate',), 'report.html')])
+def test_without_matplotlib_every_verb_says_so_before_it_matches(
+        folder, tmp_path, capsys, caplog, monkeypatch, verb, file):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name, *rest: (
+        None if name == 'matplotlib' else found(name, *rest)))
+
+    def started(*_, **__):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(progress.Bar, 'add_task', started)      # the run begins
+    with contextlib.suppress(KeyboardInterrupt):
+        main([verb[0], *([str(folder)] if verb != ('sensitivity',) else []), *verb[1:],
+              '--output', str(tmp_path / 'out'), '--backend', 'cpu'])
+    assert caplog.messages[0].startswith(
+        f'{file} is not written: that needs matplotlib: pip install matplotlib, or the extra')
 
 
 def test_rows_that_the_table_leaves_out_have_a_place_that_is_told(folder, capsys, monkeypatch):

@@ -23,20 +23,20 @@ PAIRS = 8
 
 
 @pytest.fixture(scope='module')
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[float, bool], pathlib.Path]:
-    """Pairs whose right image is so many rows lower, named by their stamps or not."""
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[float, float], pathlib.Path]:
+    """Pairs whose right image is so many rows lower, and so many seconds apart; 0 = no stamps."""
     found = {}
-    for lower, is_sequence in ((1.5, True), (1.5, False), (5.5, True)):
-        folder = tmp_path_factory.mktemp(f'rows_{lower}_{is_sequence}')
+    for lower, apart_s in ((1.5, 0.2), (1.5, 0), (1.5, 1), (5.5, 0.2)):
+        folder = tmp_path_factory.mktemp(f'rows_{lower}_{apart_s}')
         scene = RoadSequence(width=320, height=160, max_disparity=30, rate_hz=5, frames=PAIRS,
                              misalignment=Misalignment(vertical_offset_px=lower))
         for number in range(PAIRS):
             frame = scene.frame(number)
-            name = f'{10**18 + number * 200_000_000}' if is_sequence else f'pair{number}'
+            name = f'{10**18 + int(number * apart_s * 1e9)}' if apart_s else f'pair{number}'
             for side, image in (('left', frame.left), ('right', frame.right)):
                 (folder / side).mkdir(exist_ok=True)
                 files.write_image(folder / side / f'{name}.png', image)
-        found[lower, is_sequence] = folder
+        found[lower, apart_s] = folder
     return found
 
 
@@ -50,9 +50,9 @@ def evaluate(folder: pathlib.Path, mode: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_sequence_is_measured_or_corrected_and_that_is_said_in_place_of_a_warning(
-        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str]
+        folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str]
         ) -> None:
-    off, measured, corrected = (evaluate(folders[1.5, True], mode, capsys)
+    off, measured, corrected = (evaluate(folders[1.5, 0.2], mode, capsys)
                                 for mode in ('off', 'measure', 'correct'))
     assert off['rows'] == []
     assert off['warned'] == measured['warned'] == ['vertical offset']
@@ -71,21 +71,21 @@ def test_a_sequence_is_measured_or_corrected_and_that_is_said_in_place_of_a_warn
 
 
 def test_a_line_says_what_was_measured_and_workers_find_the_same(
-        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str]
+        folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str]
         ) -> None:
     pytest.importorskip('distributed')
-    rows = evaluate(folders[1.5, True], 'measure', capsys)['rows']
-    assert evaluate(folders[1.5, True], 'measure', capsys, '--workers', '2')['rows'] == rows
-    main(['evaluate', str(folders[1.5, True]), *OPTIONS, '--set', 'row_correction=measure'])
+    rows = evaluate(folders[1.5, 0.2], 'measure', capsys)['rows']
+    assert evaluate(folders[1.5, 0.2], 'measure', capsys, '--workers', '2')['rows'] == rows
+    main(['evaluate', str(folders[1.5, 0.2]), *OPTIONS, '--set', 'row_correction=measure'])
     printed = ' '.join(capsys.readouterr().out.split())
     assert f'Rows of {rows[0]["text"]}.' in printed
 
 
 def test_rows_beyond_the_limit_stay_and_are_a_warning(
-        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str],
+        folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str],
         caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        found = evaluate(folders[5.5, True], 'correct', capsys)
+        found = evaluate(folders[5.5, 0.2], 'correct', capsys)
     assert found['warned'] == ['vertical offset']
     assert 'not corrected (beyond the limit of 4 px)' in found['rows'][0]['text']
     assert 'beyond the limit' in caplog.text
@@ -112,12 +112,23 @@ def test_a_yaw_is_told_by_the_motion_along_a_sequence(
 
 
 def test_unrelated_pairs_are_measured_each_by_itself(
-        folders: dict[tuple[float, bool], pathlib.Path], capsys: pytest.CaptureFixture[str]
+        folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str]
         ) -> None:
-    measured, corrected = (evaluate(folders[1.5, False], mode, capsys)
+    measured, corrected = (evaluate(folders[1.5, 0], mode, capsys)
                            for mode in ('measure', 'correct'))
     (one,), (other,) = measured['rows'], corrected['rows']
     assert one['each_by_itself']
     assert one['text'].startswith(f'{PAIRS} pairs, each by itself: they miss by 1.')
     assert (one['corrected'], other['corrected']) == (None, PAIRS)
     assert (measured['warned'], corrected['warned']) == (['vertical offset'], [])
+
+
+def test_pairs_that_follow_no_other_are_told_together_and_are_no_sequence(
+        folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str]
+        ) -> None:
+    found = evaluate(folders[1.5, 1], 'correct', capsys)
+    one, = found['rows']
+    assert one['text'].startswith(f'{PAIRS} pairs, each by itself: they miss by 1.')
+    assert one['text'].endswith('px, not corrected')
+    assert one['largest_px'] == pytest.approx(1.5, abs=0.15)
+    assert found['warned'] == ['vertical offset']

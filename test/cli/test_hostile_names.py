@@ -12,7 +12,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from stereo_bp_ros.cli import main, options
+from stereo_bp_ros.cli import main, options, progress
 from stereo_bp_ros.errors import visible
 
 #: A window's title and colours; a line that replaces another one; text that runs to the left;
@@ -39,14 +39,14 @@ def test_letters_of_any_language_stay_as_they_are(name):
 def test_tables_lines_and_progress_show_no_name_as_it_is(name, capsys, monkeypatch):
     options.print_table(name, [name, f'{name}\nms'], [[name, '1.0'], ['b', name]])
     options.say(f'Wrote {name}', file=sys.stderr)
-    options.tell(name)
+    progress.tell(name)
     out, err = capsys.readouterr()
     assert is_plain(out + err + visible(name))
     assert '\n' not in visible(name)
     assert visible(name) in ' '.join(out.split())
     assert err == f'Wrote {visible(name)}\n{visible(name)}\n'
     shown = io.StringIO()
-    with options.progress_bar() as bar:
+    with progress.Bar('evaluate') as bar:
         bar.add_task(name)
         Console(file=shown, width=300).print(bar.get_renderable())
     assert is_plain(shown.getvalue())

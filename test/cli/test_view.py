@@ -92,7 +92,12 @@ def test_images_and_points_are_thinned(tmp_path):
     assert len(positions) == (H - 1) * W // 10
 
 
-def test_match_and_evaluate_record_what_they_computed(street, tmp_path, capsys):
+def test_match_and_evaluate_record_what_they_computed(street, tmp_path, capsys, monkeypatch):
+    from stereo_bp_ros.replay import viewing
+    shown: list[str] = []
+    real = viewing.blueprint
+    monkeypatch.setattr(viewing, 'blueprint', lambda layout, timeline: (
+        shown.append(timeline), real(layout, timeline))[1])
     pair, path = street / '000000', tmp_path / 'match.rrd'
     assert main(['match', str(pair / 'left.png'), str(pair / 'right.png'), '--calibration',
                  str(pair / 'P_left.txt'), '--truth', str(pair / 'disparity.pfm'), '-o',
@@ -110,6 +115,8 @@ def test_match_and_evaluate_record_what_they_computed(street, tmp_path, capsys):
     wrong = {row['worst_first']: value(row, 'scalars') for row in found[f'{own}/bad_3']}
     assert [wrong[time] for time in sorted(wrong)] == sorted(wrong.values(), reverse=True)
     assert image(found[f'{own}/error'][0]).shape == (64, 96, 3)
+    # A pair without a stamp has no place on another timeline, and would not be seen.
+    assert shown == ['frame', 'frame']
     capsys.readouterr()
 
 

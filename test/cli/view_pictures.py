@@ -2,9 +2,9 @@
 
 The picture of README is that of a node while a street is played to it:
 
-  stereo_bp render --output street --size 480x360 --frames 60
+  stereo_bp render --output street --size 480x360 --frames 30
   stereo_bp_node --ros-args -r __ns:=/front -p preset:=road_fast &
-  stereo_bp replay street --rate 0.15 --save street.rrd --ros-args -r __ns:=/front
+  stereo_bp replay street --rate 0.5 --thin-points 3 --save street.rrd --ros-args -r __ns:=/front
   python -m test.cli.view_pictures street.rrd docs/images/view.jpg
 """
 
@@ -25,21 +25,30 @@ from test.evaluation.browser import OPTIONS, Browser, program
 #: WebGL without a GPU.
 SOFTWARE = (*(one for one in OPTIONS if one != '--disable-gpu'), '--use-gl=angle',
             '--use-angle=swiftshader', '--enable-unsafe-swiftshader')
-#: Seconds: a browser that renders in software beside other tests needs a minute.
-LIMIT_S = 300
+#: Seconds: a browser that renders in software beside other tests needs a minute, and several for
+#: a whole recording.
+LIMIT_S, STILL_LIMIT_S = 300, 1200
 
 
-def picture_of(browser: Browser, port: int, size: tuple[int, int], colours: float) -> np.ndarray:
+#: Seconds between two pictures that are equal once a recording is there as a whole.
+STILL_S = 8
+
+
+def picture_of(browser: Browser, port: int, size: tuple[int, int], colours: float, *,
+               is_still: bool = False) -> np.ndarray:
     """What the browser shows of a viewer, BGR, once so large a share of the pixels has a colour.
 
     The viewer's own parts are grey.
+
+    :param is_still: wait until it does not change any more, but for its clock.
     """
+    before = None
     browser.look(*size)
     browser.call('Page.navigate', url=f'http://{viewer.LOCAL}:{port}')
-    end = time.monotonic() + LIMIT_S
+    end = time.monotonic() + (STILL_LIMIT_S if is_still else LIMIT_S)
     while True:
         assert time.monotonic() < end, browser.said
-        time.sleep(1)
+        time.sleep(STILL_S if is_still else 1)
         try:
             png = browser.picture(whole=False)
         except RuntimeError:        # between two pages
@@ -47,7 +56,9 @@ def picture_of(browser: Browser, port: int, size: tuple[int, int], colours: floa
         pixels = cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_COLOR)
         spread = pixels.max(-1).astype(int) - pixels.min(-1)
         if (spread > 60).mean() > colours:
-            return pixels
+            if not is_still or (before is not None and (pixels != before).mean() < 0.002):
+                return pixels
+            before = pixels
 
 
 def main(recording: str, picture: str, port: int = 9090) -> None:
@@ -59,7 +70,7 @@ def main(recording: str, picture: str, port: int = 9090) -> None:
           viewer.Viewer(options, pathlib.Path(recording))):
         browser = Browser(executable, pathlib.Path(folder), SOFTWARE)
         try:
-            cv2.imwrite(picture, picture_of(browser, port, (1280, 800), 0.05),
+            cv2.imwrite(picture, picture_of(browser, port, (1440, 900), 0.05, is_still=True),
                         [cv2.IMWRITE_JPEG_QUALITY, 80])
         finally:
             browser.close()

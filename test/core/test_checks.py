@@ -25,10 +25,10 @@ from stereo_bp_ros import (
 from stereo_bp_ros.checks import FrozenCameras
 from stereo_bp_ros.errors import IGNORABLE, Doubt, ignored_keys
 from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.findings import CHECKS, PROGRAMS, Severity
 from stereo_bp_ros.images import ENCODINGS
 from test.cases import every
+from test.slanted_plane import SlantedPlane
 
 RANDOM = np.random.default_rng(0)
 GREY = RANDOM.integers(0, 256, (24, 32), np.uint8)

@@ -12,7 +12,7 @@ import pytest
 from stereo_bp_ros import StereoMatcher
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from test.slanted_plane import SlantedPlane
 
 pytest.importorskip('numba')
 

@@ -26,6 +26,10 @@ def test_the_range_is_rounded_up_and_settings_are_what_the_matcher_has():
     settings = baseline.settings
     assert (settings['P1'], settings['P2'], settings['BlockSize']) == (200, 800, 5)
     assert {key: getattr(baseline._matcher, f'get{key}')() for key in settings} == settings
+    # The stronger mode differs in the mode alone.
+    stronger = baselines.Baseline('sgbm_hh', 128).settings
+    assert {key for key in settings if stronger[key] != settings[key]} == {'Mode'}
+    assert stronger['Mode'] == cv2.STEREO_SGBM_MODE_HH
 
 
 def test_what_opencv_cannot_do_is_said(monkeypatch):

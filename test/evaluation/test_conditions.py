@@ -1,4 +1,4 @@
-"""Pass conditions: paths of the report, read strictly and judged; old sentences converted."""
+"""Pass conditions: paths of the report, read strictly and judged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from stereo_bp_ros.evaluation.conditions import (
 from stereo_bp_ros.evaluation.consistency import Consistency
 from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
-from stereo_bp_ros.evaluation.old_conditions import convert
 from stereo_bp_ros.evaluation.regions import find_regions
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
 from test.cases import every, examples
@@ -106,46 +105,14 @@ def test_a_condition_is_understood(text, wanted, caplog):
     ('mean.score.mae <= 1 * against.bm.mean.score.mae', "'against.bm.mean.score.mae'"),
     ('mean.score.mae <= 1 * pairs.*.score.mae', 'is not written'),
     ('bad7 <= 2 %', 'is not written'), ('bad3 <= 2', "the path 'bad3'"),
-    ('bad3 <= 2 ms', 'is not written'), ('filled bad3 of sky <= 2 %', 'regions.sky.filled')])
-def test_a_mistake_names_the_condition_and_what_is_known(text, words, caplog):
+    ('bad3 <= 2 ms', 'is not written'), ('filled bad3 of sky <= 2 %', 'is not written')])
+def test_a_mistake_names_the_condition_and_what_is_known(text, words):
     with pytest.raises(ValueError, match='the condition') as caught:
         parse_condition(text)
-    # An old sentence is named by the warning that converts it.
-    assert repr(text) in str(caught.value) + caplog.text
+    assert repr(text) in str(caught.value)
     assert words in str(caught.value)
     assert 'stereo_bp evaluate --explain lists the paths' in str(caught.value)
     assert '\n' not in str(caught.value)
-
-
-OLD = {
-    'bad3 <= 2 % between 10 and 50 m': 'mean.regions.10_50_m.score.bad_3_estimated <= 2',
-    'filled bad3 <= 0.8 x sgbm':
-        'mean.filled.bad_3_known <= 0.8 * against.sgbm.mean.filled.bad_3_known',
-    'Filled bad-1 <= 8%': 'mean.filled.bad_1_known <= 8',
-    'valid bad0.5<=12.5 %': 'mean.score.bad_0.5_estimated <= 12.5',
-    'd1 or hole of vehicles <= 4 %': 'mean.regions.vehicles.score.d1_known <= 4',
-    'd1-fg <= 4 %': 'mean.regions.vehicles.score.d1_estimated <= 4',
-    'filled d1-bg <= 4 %': 'mean.regions.background.filled.d1_known <= 4',
-    'd1-all or hole <= 4 %': 'mean.score.d1_known <= 4',
-    'density >= 0.85': 'mean.score.density >= 85',
-    'density of near edges >= 85 % in every frame':
-        'pairs.*.regions.near_edges.score.density >= 85',
-    'epe <= 0.8 px between 0.5 and inf m': 'mean.regions.0.5_inf_m.score.mae <= 0.8',
-    'filled bad3 of class traffic sign <= 8 %':
-        'mean.regions.class_traffic_sign.filled.bad_3_known <= 8',
-    'coverage of sky <= 0.8 x sgbm': 'mean.sky.coverage <= 0.8 * against.sgbm.mean.sky.coverage',
-    'error_m p90 of vehicles <= 2 m in every frame': 'pairs.*.regions.vehicles.depth.p90_m <= 2',
-    'relative error <= 0.03': 'mean.depth.relative_mean <= 3',
-    'largest obstacle missed <= 0.3 m between 0 and 16 m':
-        'obstacles.by_distance.0_16_m.largest_missed_m <= 0.3',
-    'p50 <= 3 x sgbm': 'latency_ms.total.p50 <= 3 * against.sgbm.latency_ms.total.p50',
-    'p99.9 of messages <= 33 ms': 'latency_ms.messages.p99.9 <= 33',
-    'mean of cost <= 2 ms': 'mean.stages_ms.cost <= 2',
-    'max of cost <= 2 ms': 'pairs.*.stages_ms.cost <= 2',
-    'max <= 100 ms': 'BasicPerformanceMetrics.MAX_LATENCY <= 100',
-    'process memory <= 0.5 MiB': 'process_bytes <= 524288',
-    'superseded >= 1 frames': 'delivery.superseded >= 1',
-    'published >= 95 %': 'delivery.published >= 0.95 * delivery.sent'}
 
 
 NEEDS = {
@@ -161,40 +128,42 @@ NEEDS = {
     'delivery.lost': 'a run through the node, stereo_bp replay'}
 
 
-@pytest.mark.parametrize('sentence', OLD)
-def test_a_sentence_of_version_0_1_is_converted_with_a_warning(sentence, caplog):
-    condition = parse_condition(sentence, ['sgbm'])
-    assert condition == parse_condition(OLD[sentence], ['sgbm'])
-    warning, = caplog.records
-    assert repr(sentence) in warning.message
-    assert warning.message.endswith(f'write {OLD[sentence]}')
-
-
-def test_every_figure_of_version_0_1_keeps_its_value():
+def test_every_figure_has_its_value_at_its_path():
     one = result(figures(3.5, holes=1))         # of 100 pixels 10 are wrong and 10 are missing
-    wanted = {'bad4 %': 0, 'bad4 or hole %': 10, 'filled bad4 %': 0, 'density %': 90,
-              'coverage %': 90, 'epe px': 35 / 90, 'filled epe px': 0.35,
-              'rms px': np.sqrt(122.5 / 90), 'filled rms px': np.sqrt(1.225), 'p50 ms': 20,
-              'p99 ms': 29.8, 'p99.9 ms': 29.98, 'mean ms': 20, 'max ms': 30, 'rate hz': 50}
-    for name in ('bad0.5', 'bad1', 'bad2', 'bad3', 'd1'):
-        wanted |= {f'{name} %': 1000 / 90, f'{name} or hole %': 20, f'filled {name} %': 10}
+    wanted = {'mean.score.bad_4_estimated': 0, 'mean.score.bad_4_known': 10,
+              'mean.filled.bad_4_known': 0, 'mean.score.density': 90,
+              'mean.score.coverage': 90, 'mean.score.mae': 35 / 90, 'mean.filled.mae': 0.35,
+              'mean.score.rms': np.sqrt(122.5 / 90), 'mean.filled.rms': np.sqrt(1.225),
+              'latency_ms.total.p50': 20,
+              'latency_ms.total.p99': 29.8, 'latency_ms.total.p99.9': 29.98,
+              'BasicPerformanceMetrics.MEAN_LATENCY': 20,
+              'BasicPerformanceMetrics.MAX_LATENCY': 30,
+              'BasicPerformanceMetrics.MEAN_FRAME_RATE': 50}
+    for name in ('bad_0.5', 'bad_1', 'bad_2', 'bad_3', 'd1'):
+        wanted |= {f'mean.score.{name}_estimated': 1000 / 90, f'mean.score.{name}_known': 20,
+                   f'mean.filled.{name}_known': 10}
     # Ten of 100 pixels have a disparity of 8.5 px instead of 5 px: 100 / 8.5 m instead of 20 m.
     other, metres = result(full()), 20 - 100 / 8.5
     scored = other.matchers['own'].frame
     others = {
-        'error_m m': metres / 10, 'error_m p50 m': scored.whole.depth.percentile_m(50),
-        'error_m p90 m': scored.whole.depth.percentile_m(90), 'relative error %': metres / 2,
-        'bad3 ause %': scored.sparsification['bad_3'].ause,
-        'epe ause px': scored.sparsification['mae'].ause, 'left-right confirmed %': 80,
-        'left-right contradicted %': 10, 'photometric error grey': 5, 'static %': 80,
-        'flicker %': 10, 'road inliers %': 50, 'road rms px': 2, 'obstacles per frame ': 3,
-        'false obstacles per frame ': 1, 'frames with false obstacles %': 100,
-        'obstacles seen %': 75, 'smallest obstacle seen m': 0.25, 'largest obstacle missed m': 0.5,
-        'engine memory mib': 64 * 2**20, 'process memory mib': 300 * 2**20}
+        'mean.depth.mean_m': metres / 10, 'mean.depth.p50_m': scored.whole.depth.percentile_m(50),
+        'mean.depth.p90_m': scored.whole.depth.percentile_m(90),
+        'mean.depth.relative_mean': metres / 2,
+        'mean.sparsification.bad_3.ause': scored.sparsification['bad_3'].ause,
+        'mean.sparsification.mae.ause': scored.sparsification['mae'].ause,
+        'mean.consistency.confirmed': 80,
+        'mean.consistency.contradicted': 10, 'mean.consistency.grey_mean': 5,
+        'mean.consistency.static': 80,
+        'mean.consistency.flicker': 10, 'mean.consistency.road_inliers': 50,
+        'mean.consistency.road_rms': 2, 'mean.obstacles.found_per_frame': 3,
+        'mean.obstacles.false_per_frame': 1, 'mean.obstacles.false_frames': 100,
+        'obstacles.by_distance.0_inf_m.seen': 75,
+        'obstacles.by_distance.0_inf_m.smallest_seen_m': 0.25,
+        'obstacles.by_distance.0_inf_m.largest_missed_m': 0.5,
+        'engine_bytes': 64 * 2**20, 'process_bytes': 300 * 2**20}
     for source, table in ((one, wanted), (other, others)):
-        for name, value in table.items():
-            words, _, unit = name.rpartition(' ')
-            assert judged(f'{words} >= 0 {unit}', source).value == pytest.approx(value), name
+        for path, value in table.items():
+            assert judged(f'{path} >= 0', source).value == pytest.approx(value), path
 
 
 def test_obstacles_of_the_truth_are_of_all_frames_together():
@@ -331,7 +300,6 @@ def test_every_condition_of_the_pages_is_written_as_the_report_has_it(repository
     assert len(conditions) > 20
     assert every(parse_condition(text, ['sgbm']) for text in conditions)
     assert not caplog.records
-    assert not any(convert(text) for text in conditions)
 
 
 def test_the_paths_are_listed_with_what_they_mean(capsys):

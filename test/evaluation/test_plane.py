@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from test.slanted_plane import SlantedPlane
 
 PLANE = SlantedPlane(width=320, height=240)
 CLEAN = dataclasses.replace(PLANE, noise_sigma=0.0)

@@ -20,7 +20,7 @@ import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, files, transport
 from stereo_bp_ros.cli import evaluate_report, evaluate_scale
-from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
+from stereo_bp_ros.cli.evaluate_scale import for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import sources
@@ -102,8 +102,8 @@ def chunks_of(path: pathlib.Path, size: int) -> Iterator[sources.Chunk]:
 
 
 def spread(cluster: scale.Cluster, path: pathlib.Path, size: int = 3,
-           collector: object = None) -> Iterator[Result]:
-    return cluster.judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=collector),
+           showing: object = None) -> Iterator[Result]:
+    return cluster.judge(scale.Plan({'sad': CONFIG}, method=METHOD, showing=showing),
                          chunks_of(path, size))
 
 
@@ -158,7 +158,7 @@ class Slow(Collector):
 def test_results_wait_for_those_before_them(cluster, folder, tmp_path):
     slow = sorted(path.stem for path in (folder / 'left').iterdir())[1]
     slowed = Slow(tmp_path, 0.5, slow)
-    found = [result.name for result in spread(cluster, folder, collector=slowed)]
+    found = [result.name for result in spread(cluster, folder, showing=slowed)]
     assert found == sorted(found)
     processes = {path.name.split('.')[1] for path in tmp_path.iterdir()}
     assert processes == {str(pid) for pid in cluster.processes}
@@ -192,7 +192,7 @@ class Deadly(Collector):
 
 def test_a_chunk_of_a_killed_worker_is_done_again(cluster, folder, tmp_path):
     deadly = Deadly(tmp_path, str(10**18 + 8), times=1)
-    found = [scores(result.to_dict()) for result in spread(cluster, folder, collector=deadly)]
+    found = [scores(result.to_dict()) for result in spread(cluster, folder, showing=deadly)]
     assert found == serial(folder)
     killed, = tmp_path.iterdir()
     assert int(killed.name) not in cluster.processes
@@ -223,7 +223,7 @@ class Refuses(Collector):
 
 def test_a_failure_that_nobody_has_foreseen_is_a_line_as_well(cluster, folder):
     with pytest.raises(StereoError, match='behind pair 0: KeyError'):
-        list(spread(cluster, folder, collector=Refuses()))
+        list(spread(cluster, folder, showing=Refuses()))
 
 
 def test_workers_keep_freed_memory(cluster):
@@ -259,7 +259,7 @@ def test_a_worker_ends_without_waiting_for_the_pair_in_progress(folder, monkeypa
             ends.wait(60)
 
     monkeypatch.setattr(Evaluation, 'close', lambda evaluation: closed.append(evaluation))
-    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=Stays()), 'name')
+    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, showing=Stays()), 'name')
     judge.setup(type('Worker', (), {'name': 0}))
     chunk = next(chunks_of(folder, 5))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -366,12 +366,3 @@ def test_a_worker_has_one_thread_unless_it_is_told_a_number():
     threads = [for_workers(options, CONFIG.replace(num_threads=number)).num_threads
                for options in (alone, many) for number in (0, 3)]
     assert threads == [0, 3, 1, 3]
-
-
-def test_the_pace_says_how_long_it_will_take(capsys):
-    now = [0.0]
-    pace = Pace(100, lambda: now[0])
-    assert str(pace) == '0 of 100 frames'
-    for now[0] in (20, 22, 24, 36):         # starting takes 20 s, which has no rate
-        pace.advance()
-    assert capsys.readouterr().err == '4 of 100 frames, 0.188 frames/s, 0:08:32 left\n'

@@ -37,7 +37,7 @@ conditions:
   - mean.regions.10_50_m.score.bad_3_estimated <= 2
   - mean.regions.10_50_m.score.mae <= 1
   - obstacles.by_distance.0_16_m.largest_missed_m <= 0.3
-  - flicker <= 5 %
+  - mean.consistency.flicker <= 5
   - by_input.rendered.mean.score.mae <= 0.9 * against.bare.mean.score.mae
 """))
     assert [one.name for one in found.inputs] == ['drives/day', 'rendered']
@@ -70,8 +70,8 @@ conditions:
     ('inputs: [{rendered: {weather: snow}}]\nconditions: frames >= 1', 'one of clear, rain, fog'),
     (f'inputs: [{{rendered: {{frames: {"9" * 400}}}}}]\nconditions: frames >= 1', 'type int'),
     ('inputs: a\nconditions: frames >= 1\ncondition: x', 'did you mean conditions?'),
-    ('inputs: a\nconditions: bad3 <= 1 x bm\nagainst: sgbm',
-     'did you mean against.sgbm.mean.score.bad_3_estimated?'),
+    ('inputs: a\nconditions: mean.score.mae <= 1 * against.bm.mean.score.mae\nagainst: sgbm',
+     'did you mean against.sgbm.mean.score.mae?'),
     ('inputs: a\nconditions: frames >= 1\npreset: 3', 'preset is 3'),
     ('inputs: a\nconditions: frames >= 1\ncorridor: {width: 2, length: .nan}', 'corridor is'),
     ('inputs: a\nconditions: frames >= 1\ncorridor: {width: 2, length: 9, x: 1}', 'corridor is'),

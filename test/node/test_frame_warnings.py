@@ -10,7 +10,6 @@ import pytest
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import InputReason
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node import frames
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
@@ -21,6 +20,7 @@ from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import DisparityFrame
 from test.node.stand_ins import NOW, SECOND, Bench, make_image, make_stamped
 from test.raw_cameras import camera_info, scene
+from test.slanted_plane import SlantedPlane
 
 
 def test_images_that_cannot_match_are_a_warning_with_a_reason() -> None:

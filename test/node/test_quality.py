@@ -13,7 +13,6 @@ import pytest
 from stereo_bp_ros import StereoMatcher, geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.quality import (
@@ -26,6 +25,7 @@ from stereo_bp_ros.node.diagnostics.quality import (
 )
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 from test.cases import every
+from test.slanted_plane import SlantedPlane
 
 
 def test_images_of_every_kind_of_encoding_are_measured_by_their_grey_values() -> None:

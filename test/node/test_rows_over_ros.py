@@ -34,6 +34,7 @@ class MovingCamera:
         self.client = client
         self.left, self._right = corners(DISPARITY, W, H)
         self.rows, self.since = 0.0, time.monotonic()
+        self.behind_ns = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -55,7 +56,7 @@ class MovingCamera:
     def _run(self) -> None:
         infos = self.client.infos(W, H, focal=FOCAL)
         while not self._stop.wait(PERIOD_S):
-            stamp = self.client.now_ns()
+            stamp = self.client.now_ns() - self.behind_ns
             for side, info in infos.items():
                 self.client.send_info(side, info, stamp)
             self.client.send_pair(self.client.image(self.left), self.client.image(self.right()),
@@ -106,8 +107,11 @@ def test_a_bump_is_corrected_within_seconds_and_told_as_a_camera_info(
         client.node.destroy_subscription(subscription)
     assert infos[-1].r[7] == pytest.approx(1.5 / FOCAL, rel=0.1)
     assert infos[-1].p[3] == pytest.approx(-FOCAL * 0.1)
-    # A new activation begins anew.
-    client.set_state('inactive')
-    client.set_state('active')
-    status = client.wait_for_status('input', lambda s: s.values.get(
-        'row correction', '').startswith('up to 1.5'))
+    # A clock that goes back begins anew, and so does a new activation.
+    for restart in (lambda: setattr(camera, 'behind_ns', 2 * 10**9),
+                    lambda: (client.set_state('inactive'), client.set_state('active'))):
+        since = status.values['row correction since s']
+        restart()
+        status = client.wait_for_status('input', lambda s, since=since: (
+            s.values.get('row correction', '').startswith('up to 1.5')
+            and s.values['row correction since s'] != since))

@@ -10,7 +10,7 @@ import pytest
 
 from stereo_bp_ros.alignment import MAX_WIDTH, vertical_offset
 from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from test.slanted_plane import SlantedPlane
 
 #: A scene is rendered so much larger, so that a row of it is a known part of a pixel.
 FINER = 4

@@ -28,17 +28,17 @@ from stereo_bp_ros.evaluation.datasets.plain import MAX_SCALE, read_truth, truth
 __all__ = ['LAYOUTS', 'MAX_SCALE', 'Dataset', 'Layout', 'StereoPair', 'open_dataset',
            'read_truth', 'truth_scale']
 
+#: Levels of folders in which pairs are looked for, below the one that is named.
 MAX_LEVELS = 4
-"""Levels of folders in which pairs are looked for, below the one that is named."""
 
+#: Folders that are looked into.
 MAX_FOLDERS = 10000
-"""Folders that are looked into."""
 
+#: What people name a folder of truths beside a folder of images.
 OUTSIDE_NAME = re.compile(rf'{GROUND_TRUTH.pattern}|^disp(?!lay)|^depths?$', re.IGNORECASE)
-"""What people name a folder of truths beside a folder of images."""
 
+#: Names that are none for all that: pictures of ``match``, and text.
 NO_TRUTH = re.compile(r'_picture\.png$|\.(txt|ya?ml|json|md|html)$')
-"""Names that are none for all that: pictures of ``match``, and text."""
 
 
 class Layout(NamedTuple):

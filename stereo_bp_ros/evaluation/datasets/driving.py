@@ -29,11 +29,11 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     read_cityscapes,
 )
 
+#: Stamp of a sequence whose times begin at 0, which ROS takes for no time at all.
 FIRST_STAMP_NS = 10**18
-"""Stamp of a sequence whose times begin at 0, which ROS takes for no time at all."""
 
+#: Grey levels per pixel of disparity in the 16-bit PNG files of DrivingStereo.
 DRIVING_STEREO_SCALES = {'half-size': 256.0, 'full-size': 128.0}
-"""Grey levels per pixel of disparity in the 16-bit PNG files of DrivingStereo."""
 
 
 def kitti_grey(folder: Path) -> list[Entry] | None:

@@ -19,32 +19,32 @@ from stereo_bp_ros.images import RawImage
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
 
+#: What people name a truth beside images.
 TRUTH_NAME = re.compile(r'disp(?!lay)|depth|truth|(?<![a-z])gt\d*(?![a-z])', re.IGNORECASE)
-"""What people name a truth beside images."""
 
+#: What they name a tree of truths.
 GROUND_TRUTH = re.compile(r'(?<![a-z])gt\d*(?![a-z])|ground_?truth', re.IGNORECASE)
-"""What they name a tree of truths."""
 
+#: Reads H x W when it is called: a truth (float32, pixels) or a mask (bool).
 Reader = Callable[[], np.ndarray]
-"""Reads H x W when it is called: a truth (float32, pixels) or a mask (bool)."""
 
+#: Name of a class to bool H x W: where it is.
 Classes = Mapping[str, np.ndarray]
-"""Name of a class to bool H x W: where it is."""
 
+#: Classes by their numbers in Cityscapes, which KITTI's semantic benchmark shares; below 4 there
+#: is nothing that a class is given to.
 CITYSCAPES = dict(enumerate((
     'static', 'dynamic', 'ground', 'road', 'sidewalk', 'parking', 'rail_track', 'building', 'wall',
     'fence', 'guard_rail', 'bridge', 'tunnel', 'pole', 'polegroup', 'traffic_light',
     'traffic_sign', 'vegetation', 'terrain', 'sky', 'person', 'rider', 'car', 'truck', 'bus',
     'caravan', 'trailer', 'train', 'motorcycle', 'bicycle'), start=4))
-"""Classes by their numbers in Cityscapes, which KITTI's semantic benchmark shares; below 4 there
-is nothing that a class is given to."""
 
+#: Classes of Virtual KITTI 2 by their colours (rgb).
 VIRTUAL_KITTI = {
     0xd200c8: 'terrain', 0x5ac8ff: 'sky', 0x00c700: 'tree', 0x5af000: 'vegetation',
     0x8c8c8c: 'building', 0x643c64: 'road', 0xfa64ff: 'guard_rail', 0xffff00: 'traffic_sign',
     0xc8c800: 'traffic_light', 0xff8200: 'pole', 0x505050: 'misc', 0xa03c3c: 'truck',
     0xff7f50: 'car', 0x008b8b: 'van'}
-"""Classes of Virtual KITTI 2 by their colours (rgb)."""
 
 VIRTUAL_VEHICLES = ('truck', 'car', 'van')
 

@@ -28,8 +28,8 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     list_folders,
 )
 
+#: Left and right image and truth of the only set of 2001 with names of its own.
 TSUKUBA = ('scene1.row3.col3', 'scene1.row3.col4', 'truedisp.row3.col3')
-"""Left and right image and truth of the only set of 2001 with names of its own."""
 
 TSUKUBA_SCALE = 16.0
 
@@ -43,13 +43,13 @@ ROWS_2001, SCALE_2001 = range(376, 401), 8.0
 #: pixels of the full size.
 SCALES_2006 = {1110: 1.0, 555: 2.0, 370: 3.0}
 
+#: Names of the truth since 2014; the first that is there is taken.
 TRUTHS_2014 = ('disp0.pfm', 'disp0GT.pfm')
-"""Names of the truth since 2014; the first that is there is taken."""
 
 MASK_2014 = 'mask0nocc.png'
 
+#: Of all sets of 2005 and 2006: pixels at full size, metres.
 FOCAL_2006, BASELINE_2006 = 3740.0, 0.160
-"""Of all sets of 2005 and 2006: pixels at full size, metres."""
 
 UNKNOWN_SCALE = ('so that its scale is unknown: rename to left.png, right.png and disparity.png, '
                  'and say it in sets.yaml')

@@ -24,21 +24,21 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     read_virtual_vehicles,
 )
 
+#: Grey level of a depth that 16 bits do not hold: the sky, in Virtual KITTI 2.
 FARTHEST = 65535
-"""Grey level of a depth that 16 bits do not hold: the sky, in Virtual KITTI 2."""
 
+#: Folders of images of SceneFlow: the whole set, its samples, and the subset of FlyingThings3D.
 SCENE_FLOW_PASSES = ('frames_cleanpass', 'frames_finalpass', 'RGB_cleanpass', 'RGB_finalpass',
                      'image_clean', 'image_final')
-"""Folders of images of SceneFlow: the whole set, its samples, and the subset of FlyingThings3D."""
 
+#: Folders from one of these down to the images: FlyingThings3D has TRAIN/A/0000/left, Driving
+#: 15mm_focallength/scene_forwards/fast/left.
 SCENE_FLOW_LEVELS = 5
-"""Folders from one of these down to the images: FlyingThings3D has TRAIN/A/0000/left, Driving
-15mm_focallength/scene_forwards/fast/left."""
 
 SINTEL_PASSES = ('clean', 'final')
 
+#: Metres between the cameras of Falling Things, which no file of it says.
 FALLING_THINGS_BASELINE = 0.06
-"""Metres between the cameras of Falling Things, which no file of it says."""
 
 
 def virtual_kitti(folder: Path) -> list[Entry] | None:

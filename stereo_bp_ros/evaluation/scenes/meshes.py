@@ -13,16 +13,16 @@ from typing import Any
 import cv2
 import numpy as np
 
+#: Kinds of patches: hidden by what is nearer; drawn first, in order; darkens the ground drawn;
+#: makes the ground drawn a mirror. WET is drawn before SHADE.
 SOLID, GROUND, SHADE, WET = 0, 1, 2, 3
-"""Kinds of patches: hidden by what is nearer; drawn first, in order; darkens the ground drawn;
-makes the ground drawn a mirror. WET is drawn before SHADE."""
 
+#: Labels of patches: what a sample belongs to.
 OTHER, VEHICLE, THIN, FENCE = 0, 1, 2, 3
-"""Labels of patches: what a sample belongs to."""
 
 NEAR_CLIP_M = 0.4
+#: Patches that span more depth than this are drawn in pieces, each with its own texture level.
 MAX_DEPTH_RATIO = 1.6
-"""Patches that span more depth than this are drawn in pieces, each with its own texture level."""
 
 MAX_CORNERS = 7
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from stereo_bp_ros.evaluation.scenes.renderer import Camera
 
+#: Of each error, in either direction.
 MAX_ERRORS = {'vertical_offset_px': 100.0, 'pitch_deg': 10.0, 'yaw_deg': 10.0, 'roll_deg': 10.0,
            'focal_error_percent': 20.0}
-"""Of each error, in either direction."""
 
+#: Pixels around a place that the interpolation of `Misalignment.picture` looks at.
 INTERPOLATION_PX = 4
-"""Pixels around a place that the interpolation of `Misalignment.picture` looks at."""
 
 
 @dataclass(frozen=True)

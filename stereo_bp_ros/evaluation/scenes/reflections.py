@@ -15,8 +15,8 @@ from stereo_bp_ros.evaluation.scenes import textures
 
 PANORAMA_SHAPE = (256, 1024)
 PANORAMA_BLUR = 1.2
+#: A panel's normal is tilted by up to this tangent at its edges, as a body's is.
 BULGE = 0.15
-"""A panel's normal is tilted by up to this tangent at its edges, as a body's is."""
 
 WALLS_M = (-11.2, 7.9)
 EYE_M = 1.0

@@ -28,11 +28,11 @@ from stereo_bp_ros.evaluation.scenes.meshes import (
 )
 from stereo_bp_ros.evaluation.scenes.reflections import Panel, Surroundings, mirrored_share
 
+#: How much of a pixel's footprint along the texture's other axis counts as blur.
 CROSS_AXIS_WEIGHT = 0.6
-"""How much of a pixel's footprint along the texture's other axis counts as blur."""
 
+#: Of SOLID, GROUND, SHADE and WET.
 DRAWING_ORDER = np.array([3, 0, 2, 1])
-"""Of SOLID, GROUND, SHADE and WET."""
 
 DARKER_WHEN_WET = 0.45
 

@@ -34,53 +34,51 @@ from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS, Misalignmen
 from stereo_bp_ros.evaluation.scenes.renderer import Camera, SceneFrame, View, find_occluded
 
 CAMERA_HEIGHT_M = 1.45
+#: Where the horizon, and with it the principal point, lies: a fraction of the image's height.
 HORIZON = 0.46
-"""Where the horizon, and with it the principal point, lies: a fraction of the image's height."""
 
+#: The nearest surface is given this fraction of `max_disparity` when the baseline is chosen.
 MARGIN = 0.96
-"""The nearest surface is given this fraction of `max_disparity` when the baseline is chosen."""
 
+#: Brightness of the skies without clouds, grey levels; a sensor reads 255 at most. At 510 a sky
+#: stays saturated with half the exposure, and with any usual noise.
 PLAIN_SKIES = {'textureless': 215.0, 'saturated': 510.0}
-"""Brightness of the skies without clouds, grey levels; a sensor reads 255 at most.
 
-At 510 a sky stays saturated with half the exposure, and with any usual noise.
-"""
-
+#: What vehicles mirror of a sky with clouds.
 CLOUDY_GREY = 225.0
-"""What vehicles mirror of a sky with clouds."""
 
+#: Grey level of a saturated sky in vehicles: brighter, they would be white.
 MAX_MIRRORED_GREY = 300.0
-"""Grey level of a saturated sky in vehicles: brighter, they would be white."""
 
 MAX_SLOPE = 0.2
+#: Blur of what water mirrors, across and down, half pixels.
 RIPPLES_PX = (1.0, 4.0)
-"""Blur of what water mirrors, across and down, half pixels."""
 
+#: Options of `RoadSequence.hard`, with which `road` errs as often as on frames of KITTI 2012.
 HARD: dict[str, Any] = {
     'sky': 'saturated', 'noise_sigma': 2.0, 'exposure_gain': 0.9, 'exposure_offset': 6.0,
     'fence': True, 'poles': True, 'side_slope': 0.03, 'wetness': 0.35, 'reflections': 0.06,
     'glare': 90.0}
-"""Options of `RoadSequence.hard`, with which `road` errs as often as on frames of KITTI 2012."""
 
+#: Options of `RoadSequence` by weather.
 WEATHER: dict[str, dict[str, Any]] = {
     'clear': {},
     'rain': {'sky': 'textureless', 'wetness': 0.6, 'drops': 12, 'visibility_m': 1000.0},
     'fog': {'visibility_m': 100.0}}
-"""Options of `RoadSequence` by weather."""
 
 HAZE_GREY = 205.0
 HAZE_DISTANCE_M = 260.0
 
+#: Least and largest value of options.
 LIMITS: dict[str, tuple[float, float]] = {
     'width': (16, math.inf), 'height': (16, math.inf), 'max_disparity': (1, math.inf),
     'side_slope': (-MAX_SLOPE, MAX_SLOPE), 'wetness': (0, 1), 'reflections': (0, 1),
     'daylight': (0, 1), 'dirt': (0, 1), **dict.fromkeys((
         'frames', 'seed', 'focal_px', 'baseline_m', 'noise_sigma', 'blur_sigma', 'start_stamp_ns',
         'glare', 'visibility_m', 'drops'), (0, math.inf))}
-"""Least and largest value of options."""
 
+#: Labels that a matcher searches beyond the largest disparity of the truth.
 SPARE_DISPARITIES = 2
-"""Labels that a matcher searches beyond the largest disparity of the truth."""
 
 
 @dataclass(frozen=True)
@@ -348,12 +346,12 @@ def render(sequence: RoadSequence, workers: int = 0) -> Iterator[SceneFrame]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+#: Type of every option: those of `RoadSequence`, those of `Misalignment` for its right camera,
+#: `hard`, which begins with `HARD`, and `weather`, which adds those of `WEATHER`.
 KINDS: dict[str, type] = {
     **{name: kind for name, kind in typing.get_type_hints(RoadSequence).items()
        if kind in (bool, int, float, str)},
     **dict.fromkeys(MAX_ERRORS, float), 'hard': bool, 'weather': str}
-"""Type of every option: those of `RoadSequence`, those of `Misalignment` for its right camera,
-`hard`, which begins with `HARD`, and `weather`, which adds those of `WEATHER`."""
 
 
 def sequence_of(options: Mapping[str, Any]) -> RoadSequence:

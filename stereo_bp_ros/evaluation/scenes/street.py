@@ -32,8 +32,8 @@ LEFT_KERB_M, RIGHT_KERB_M = -7.7, 4.35
 LEFT_WALL_M, RIGHT_WALL_M = -11.2, 7.9
 PARKED_M = (-6.55, 3.2)
 KERB_HEIGHT_M = 0.12
+#: Nothing but the ground and the vehicles ahead comes nearer to the middle of the ego lane.
 NEAREST_SIDE_M = 2.2
-"""Nothing but the ground and the vehicles ahead comes nearer to the middle of the ego lane."""
 
 EGO_SPEED = 8.0
 ONCOMING_SPEED = 9.5
@@ -42,21 +42,21 @@ PARKED_SPACING_M = 6.4
 SIGHT_M = 165.0
 SKYLINE_M = 210.0
 BUILDING_SIGHT_M = 160.0
+#: Texels of a period of the road, along and across.
 WATER_SHAPE = (512, 192)
-"""Texels of a period of the road, along and across."""
 
 BALUSTRADE_X_M = 4.6
 BALUSTRADE_HEIGHT_M = 1.0
 BALUSTER_PERIOD_M = 0.5
+#: Above half the period: where balusters are too small to be told apart, they are a wall.
 BALUSTER_M = 0.28125
-"""Above half the period: where balusters are too small to be told apart, they are a wall."""
 
 SECTION_M = 8.0
 BAR_PERIOD_M = 0.25
 BAR_M = 0.0625
 PANEL_M = (3.0, 2.0)
+#: Places of the left ends of fence panels across the pavements, x and z, metres.
 PANELS = ((-10.9, 9.0), (4.85, 18.0), (-11.0, 25.0), (4.95, 37.0), (-10.9, 43.0))
-"""Places of the left ends of fence panels across the pavements, x and z, metres."""
 
 POLES_X_M = (-7.95, 4.45)
 POLE_SPACING_M = 5.5

@@ -16,31 +16,31 @@ import numpy as np
 from stereo_bp_ros.evaluation.scenes import textures
 from stereo_bp_ros.evaluation.scenes.renderer import Camera
 
+#: Grey level of fog that is infinitely thick.
 FOG_GREY = 205.0
-"""Grey level of fog that is infinitely thick."""
 
+#: Contrast that is left at the meteorological optical range (WMO-No. 8, chapter 9).
 CONTRAST_AT_VISIBILITY = 0.05
-"""Contrast that is left at the meteorological optical range (WMO-No. 8, chapter 9)."""
 
+#: Spots of glare in the left and the right image: column and row as parts of the image's size,
+#: standard deviation as a part of its width, and strength.
 GLARES = ((0.60, 0.42, 0.09, 1.0), (0.53, 0.47, 0.11, 0.8))
-"""Spots of glare in the left and the right image: column and row as parts of the image's size,
-standard deviation as a part of its width, and strength."""
 
+#: Of drops, smallest and largest, as parts of the picture's width.
 DROP_RADII = (0.008, 0.03)
-"""Of drops, smallest and largest, as parts of the picture's width."""
 
+#: A drop is a lens of its own: it shows the surroundings upside down and this much smaller.
 DROP_VIEW = 6.0
-"""A drop is a lens of its own: it shows the surroundings upside down and this much smaller."""
 
+#: Standard deviation of the blur of what lies on the glass, as a part of the picture's width.
 OUT_OF_FOCUS = 0.006
-"""Standard deviation of the blur of what lies on the glass, as a part of the picture's width."""
 
+#: Of stains from clear to thick, in standard deviations of what they are cut from.
 DIRT_EDGE = 0.5
-"""Of stains from clear to thick, in standard deviations of what they are cut from."""
 
 DIRT_OPACITY = 0.9
+#: Of light that dirt scatters, as a part of the picture's mean.
 DIRT_GREY = 0.6
-"""Of light that dirt scatters, as a part of the picture's mean."""
 
 
 def transmission(disparity: np.ndarray, camera: Camera, visibility_m: float) -> np.ndarray:

@@ -19,6 +19,7 @@ from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.greys import RectifiedGreys
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.row_correction import (
+    CERTAIN_SIGMAS,
     CONTRADICTION,
     NO_TEXTURE,
     PLACES,
@@ -33,9 +34,6 @@ VERTICAL_OFFSET = Doubt.VERTICAL_OFFSET.value
 
 #: Pairs after which rows are warned of, and with which a drift is compared.
 SETTLED_PAIRS = 5
-
-#: Standard deviations by which rows must exceed the limit: those of corners are extrapolated.
-CERTAIN_SIGMAS = 2.0
 
 #: Seconds after the latest pair that shows rows from which their offset is unknown.
 UNKNOWN_S = 3.0

@@ -22,7 +22,7 @@ from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.hierarchical import cost
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from test.slanted_plane import SlantedPlane
 
 ALL = {'census_weight': 0.8, 'sparse_census_weight': 0.6, 'sobel_weight': 1.0,
        'grey_weight': 0.35, 'residual_weight': 1.7}

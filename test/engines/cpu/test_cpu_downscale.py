@@ -14,13 +14,13 @@ from stereo_bp_ros.engines.cpu.outputs import enlarge_confidences, enlarge_dispa
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import preprocess
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import slow
 from test.engines.support import naive_downscale as naive
 from test.engines.support.pairs import CALIBRATION, noisy_pair
 from test.raw_cameras import rectification
 from test.settings import plain, tiled
+from test.slanted_plane import SlantedPlane
 
 FACTORS = (2, 3, 4)
 SHAPES = ((25, 37), (7, 6), (2, 50), (1, 1))
