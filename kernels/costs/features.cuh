@@ -105,7 +105,7 @@ struct GreyTile {
     }
 };
 
-// A cost whose feature depends on pixels alone. PIXELS: those side by side that are found at once.
+// A cost whose feature depends on pixels alone. PIXELS: side by side, which are found at once.
 struct OfPixels {
     static constexpr int PIXELS = 1;
     static DEVICE void prepare(const GreyTile&, const FeatureSettings&) {}
