@@ -292,11 +292,9 @@ class RowEstimator:
         :param time_s: when it was taken, seconds of any clock; not before the previous one.
         """
         pair = self._fit(np.asarray(points, np.float64).reshape(-1, 3))
-        self.wants_pair = False
         if isinstance(pair, str):
-            self._bump = None
-            self.state = dataclasses.replace(self.state, reason=pair)
-            return self.state
+            return self.skip(pair)
+        self.wants_pair = False
         state, known = self.state, self._known
         if state.measured_s is not None:
             known = known.drifted((DRIFT_PX * self._scales) ** 2
@@ -314,6 +312,13 @@ class RowEstimator:
         self._known = known.updated(pair)
         self.wants_pair = pairs < MIN_PAIRS
         self._conclude(pair, pairs, time_s)
+        return self.state
+
+    def skip(self, reason: str) -> RowState:
+        """Learn nothing from a pair, for a reason in words; returns the new state."""
+        self.wants_pair = False
+        self._bump = None
+        self.state = dataclasses.replace(self.state, reason=reason)
         return self.state
 
     def correction(self, time_s: float) -> RowCorrection | None:

@@ -5,12 +5,18 @@ extern __shared__ uint4 shared[];
 
 template <typename Cost>
 DEVICE void make_feature(const FeatureLaunch& p, const GreyTile& tile, void* features) {
-    auto* const to = static_cast<typename Cost::Distance::Value*>(features);
-    for (int i = threadIdx.x; i < TILE_WIDTH * TILE_HEIGHT; i += THREADS) {
+    using Value = typename Cost::Distance::Value;
+    auto* const to = static_cast<Value*>(features);
+    for (int i = threadIdx.x * Cost::PIXELS; i < TILE_WIDTH * TILE_HEIGHT;
+         i += THREADS * Cost::PIXELS) {
         const int column = i % TILE_WIDTH, row = i / TILE_WIDTH;
         const int x = blockIdx.x * TILE_WIDTH + column, y = blockIdx.y * TILE_HEIGHT + row;
-        if (x < p.width && y < p.height)
-            to[y * p.width + x] = Cost::feature(tile, column, row, p.settings);
+        if (x >= p.width || y >= p.height) continue;
+        Value found[Cost::PIXELS];
+        Cost::find(tile, column, row, p.settings, found);
+#pragma unroll
+        for (int pixel = 0; pixel < Cost::PIXELS; ++pixel)
+            if (x + pixel < p.width) to[y * p.width + x + pixel] = found[pixel];
     }
 }
 

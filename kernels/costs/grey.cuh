@@ -6,7 +6,8 @@
 struct Grey : OfPixels {
     using Distance = AbsoluteDifference;
 
-    static DEVICE uint8 feature(const GreyTile& tile, int x, int y, const FeatureSettings&) {
-        return uint8(tile.at(x, y));
+    static DEVICE void find(const GreyTile& tile, int x, int y, const FeatureSettings&,
+                            uint8 (&found)[PIXELS]) {
+        found[0] = uint8(tile.at(x, y));
     }
 };

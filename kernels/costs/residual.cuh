@@ -4,6 +4,7 @@
 #include "costs/features.cuh"
 
 struct Residual {
+    static constexpr int PIXELS = 1;
     using Distance = AbsoluteDifference;
 
     // Sums over the rows of the box of every pixel.
@@ -16,8 +17,8 @@ struct Residual {
             tile.sums[i] = sum;
         }
     }
-    static DEVICE uint8 feature(const GreyTile& tile, int x, int y,
-                                const FeatureSettings& settings) {
+    static DEVICE void find(const GreyTile& tile, int x, int y, const FeatureSettings& settings,
+                            uint8 (&found)[PIXELS]) {
         const int radius = settings.residual_radius;
         const int count = (2 * radius + 1) * (2 * radius + 1);
         int sum = 0;
@@ -25,6 +26,6 @@ struct Residual {
             sum += tile.sums[(y + step + tile.halo) * TILE_WIDTH + x];
         // floor(value - mean + 1/2), with 256 added so that the quotient is not negative.
         const int doubled = 2 * (count * (tile.at(x, y) + 256) - sum) + count;
-        return cut_to_byte(doubled / (2 * count) - 128);
+        found[0] = cut_to_byte(doubled / (2 * count) - 128);
     }
 };

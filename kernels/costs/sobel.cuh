@@ -6,8 +6,8 @@
 struct Sobel : OfPixels {
     using Distance = AbsoluteDifference;
 
-    static DEVICE uint8 feature(const GreyTile& tile, int x, int y,
-                                const FeatureSettings& settings) {
+    static DEVICE void find(const GreyTile& tile, int x, int y, const FeatureSettings& settings,
+                            uint8 (&found)[PIXELS]) {
         int derivative = 0;
 #pragma unroll
         for (int row = -1; row <= 1; ++row)
@@ -16,6 +16,6 @@ struct Sobel : OfPixels {
         const float value = fmaxf(
             fminf(__fmul_rn(float(derivative), settings.sobel_scale), cap), -cap);
         // In float64 the sum is exact wherever it comes near a whole number.
-        return cut_to_byte(int(floor(__dadd_rn(double(value), 128.5))));
+        found[0] = cut_to_byte(int(floor(__dadd_rn(double(value), 128.5))));
     }
 };

@@ -55,6 +55,12 @@ struct Labels {
 #endif
         if constexpr (HAS_REDUCTION && LANES == 32) {
             least = reduce_least(least);
+        } else if constexpr (HAS_REDUCTION && LANES == 16) {
+            // Both pixels of the warp: shuffles would wait for each other.
+            const bool is_second = threadIdx.x & 16;
+            const uint32 first = reduce_least(is_second ? ~0u : least);
+            const uint32 second = reduce_least(is_second ? least : ~0u);
+            least = is_second ? second : first;
         } else {
 #pragma unroll
             for (int i = 1; i < LANES; i *= 2) least = min(least, __shfl_xor_sync(~0u, least, i));

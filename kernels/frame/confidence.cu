@@ -17,32 +17,51 @@ DEVICE bool is_at_jump(const Frame& f, int x, int y) {
 
 // Sums over the window's columns of a row, in steps of 1 / 255; invalid pixels count as 0. And
 // columns from the nearest jump in the row. blockIdx.y = row.
+//
+// Place i is the column ``radius`` before that of thread i. A warp has 32 of them at a time.
 __global__ void __launch_bounds__(ROW_BLOCK)
     add_confidences(const __grid_constant__ Filling filling) {
-    __shared__ uint8 steps[ROW_BLOCK + 2 * MAX_RADIUS];
-    __shared__ bool jumps[ROW_BLOCK + 2 * MAX_RADIUS];
+    constexpr int WARPS = (ROW_BLOCK + 2 * MAX_RADIUS) / 32 + 1, PLACES = 32 * WARPS;
+    static_assert(MAX_RADIUS < 32, "two words of jumps have the window");
+    __shared__ int before[PLACES], totals[WARPS];  // of the places of a warp
+    __shared__ uint32 jumps[1 + WARPS];            // a bit for each place; the first has none
     const Frame& f = filling.frame;
     const Parameters p = *f.parameters;
     const int radius = p.confidence_radius, y = blockIdx.y, first = blockIdx.x * ROW_BLOCK;
-    for (int i = threadIdx.x; i < ROW_BLOCK + 2 * radius; i += ROW_BLOCK) {
+    for (int i = threadIdx.x; i < PLACES; i += ROW_BLOCK) {
         const int x = first - radius + i, at = y * f.width + x;
         const bool counts = x >= 0 && x < f.width && f.filtered[at] >= 0;
-        steps[i] = counts ? uint8(int(__dadd_rn(__dmul_rn(255.0, own_confidence(f, p, at)), 0.5)))
-                          : uint8(0);
+        const int steps
+            = counts ? int(__dadd_rn(__dmul_rn(255.0, own_confidence(f, p, at)), 0.5)) : 0;
+        int sum = steps;
+#pragma unroll
+        for (int lanes = 1; lanes < 32; lanes *= 2) {
+            const int others = __shfl_up_sync(~0u, sum, lanes);
+            if (i % 32 >= lanes) sum += others;
+        }
+        before[i] = sum - steps;
+        if (i % 32 == 31) totals[i / 32] = sum;
     }
     // Apart: beside the division above there would be too few registers.
-    for (int i = threadIdx.x; i < ROW_BLOCK + 2 * radius; i += ROW_BLOCK) {
+    for (int i = threadIdx.x; i < PLACES; i += ROW_BLOCK) {
         const int x = first - radius + i;
-        jumps[i] = x >= 0 && x < f.width && is_at_jump(f, x, y);
+        const uint32 found
+            = __ballot_sync(~0u, x >= 0 && x < f.width && is_at_jump(f, x, y));
+        if (i % 32 == 0) jumps[1 + i / 32] = found;
     }
+    if (threadIdx.x == 0) jumps[0] = 0;
     __syncthreads();
     const int x = first + threadIdx.x;
     if (x >= f.width) return;
-    int sum = 0, nearest = radius;
-    for (int i = 0; i <= 2 * radius; ++i) {
-        sum += steps[threadIdx.x + i];
-        if (jumps[threadIdx.x + i]) nearest = min(nearest, abs(i - radius));
-    }
+    const int begin = threadIdx.x, end = begin + 2 * radius + 1;
+    int sum = before[end] - before[begin];
+    for (int i = begin / 32; i < end / 32; ++i) sum += totals[i];
+    // From the pixel on to the right, and up to the pixel from the left.
+    const int own = begin + radius, last = own + 1;
+    const uint32 right = __funnelshift_r(jumps[1 + own / 32], jumps[2 + own / 32], own % 32);
+    const uint32 left = __funnelshift_r(jumps[last / 32], jumps[1 + last / 32], last % 32);
+    int nearest = min(radius, __clz(left));
+    if (right != 0) nearest = min(nearest, __ffs(right) - 1);
     filling.confidence_sums[y * f.width + x] = uint16(sum);
     filling.jump_columns[y * f.width + x] = uint8(nearest);
 }

@@ -21,7 +21,7 @@ from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
 from stereo_bp_ros.evaluation.showing import Showing, View
 from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.replay import analysis, session
-from stereo_bp_ros.replay.source import made_stamp_ns
+from stereo_bp_ros.replay.source import stamp_of
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
@@ -170,8 +170,7 @@ class _Inputs:
 
     def _stamped(self) -> Iterator[tuple[int, Pair]]:
         for index, pair in enumerate(self._read()):
-            yield (made_stamp_ns(index, self._period_s) if pair.stamp_ns is None
-                   else pair.stamp_ns), pair
+            yield stamp_of(pair, index, self._period_s), pair
 
 
 def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lead: str,

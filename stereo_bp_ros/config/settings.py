@@ -102,10 +102,10 @@ class Setting:
         """
         if self.type is str and not self.aliases:
             return self.coerce(text)
-        return self.coerce(_scalar(text))
+        return self.coerce(scalar(text))
 
 
-def _scalar(text: str) -> Value:
+def scalar(text: str) -> Value:
     """What YAML takes a plain word for: true or false, a number, else the text itself."""
     loader = yaml.SafeLoader('')
     word = text.strip()

@@ -32,7 +32,7 @@ from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.quality import FrameQuality, QualityWarnings, frame_quality
-from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import MAX_APART_S, OffsetMonitor
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
@@ -282,7 +282,7 @@ class FrameProcessor:
         if rejected:
             # So that it ends with its cause: what is rejected is not judged any more.
             self._offsets.offer(left, right, config, rectification, calibration,
-                                1e-9 * pair.stamp_ns)
+                                1e-9 * pair.stamp_ns, _apart_s(pair))
             checks.believe(rejected, config)
         reference = pair.left_info if config.reference_image == 'left' else pair.right_info
         return _Inputs(left, right, calibration, rectification, reference)
@@ -321,14 +321,15 @@ class FrameProcessor:
         is_due = time.monotonic() >= self._quality_at
         if is_due or self._offsets.wants_pair:
             self._offsets.offer(ready.left, ready.right, config, ready.rectification,
-                                ready.calibration, 1e-9 * pair.stamp_ns)
+                                ready.calibration, 1e-9 * pair.stamp_ns, _apart_s(pair))
         if not is_due:
             self._conditions.replace('quality', self._doubts)
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
-        self._drift.offer(ready.left, ready.right, config, ready.rectification,
-                          ready.calibration, pair.stamp_ns, frame,
-                          self._offsets.target if config.row_correction == 'correct' else None)
+        if _apart_s(pair) <= MAX_APART_S:
+            self._drift.offer(ready.left, ready.right, config, ready.rectification,
+                              ready.calibration, pair.stamp_ns, frame,
+                              self._offsets.target if config.row_correction == 'correct' else None)
         warnings = list(map(str, checks.believe(
             checks.examine_images(ready.left, ready.right, config), config)))
         self.quality = frame_quality(frame, config, ready.calibration)
@@ -361,6 +362,10 @@ class FrameProcessor:
             self._conditions.hold('device', Severity.ERROR, f'device lost: {error}; the CPU '
                                   f'cannot go on: {failure}')
             self._on_device_loss(str(failure))
+
+
+def _apart_s(pair: StereoPair) -> float:
+    return 1e-9 * abs(pair.right_stamp_ns - pair.stamp_ns)
 
 
 def _camera_x(pair: StereoPair, ready: _Inputs) -> float:

@@ -12,6 +12,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import bags, datasets
 from stereo_bp_ros.evaluation.bag_topics import is_bag
+from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.stamps import SIDES
 
 
@@ -51,9 +52,11 @@ class Source:
         return f'{side}/image_rect' + ('/compressed' if self.compressed else '')
 
 
-def made_stamp_ns(index: int, period_s: float) -> int:
-    """The stamp of a pair whose files carry none, by its number in the folder."""
-    return 10**18 + round(index * period_s * 1e9)
+def stamp_of(pair: Pair, index: int, period_s: float) -> int:
+    """The stamp with which a pair is played: one that it brings, else by its place."""
+    if pair.stamp_ns is None or pair.is_numbered:
+        return 10**18 + round(index * period_s * 1e9)
+    return pair.stamp_ns
 
 
 def open_source(path: pathlib.Path, *, period_s: float = 0.1,
@@ -101,9 +104,7 @@ def _folder_source(path: pathlib.Path, period_s: float,
             known = pair.calibration or calibration
             if known is None:
                 raise StereoError(f'{path} has no calibration: give focal length and baseline')
-            stamp_ns = pair.stamp_ns
-            if stamp_ns is None:
-                stamp_ns = made_stamp_ns(index, period_s)
+            stamp_ns = stamp_of(pair, index, period_s)
             for side, pixels in (('left', pair.left), ('right', pair.right)):
                 height, width = pixels.shape[:2]
                 yield Event(f'{side}/camera_info', stamp_ns, bags.serialize_camera_info(

@@ -70,6 +70,18 @@ def test_a_sequence_is_measured_or_corrected_and_that_is_said_in_place_of_a_warn
         pair['score'] for pair in off['pairs']]
 
 
+def test_a_sequence_of_numbered_frames_is_corrected(
+        folders: dict[tuple[float, float], pathlib.Path], tmp_path: pathlib.Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ('left', 'right'):
+        (tmp_path / side).mkdir()
+        for number in range(PAIRS):
+            (tmp_path / side / f'{number:06}.png').symlink_to(
+                folders[1.5, 0] / side / f'pair{number}.png')
+    one, = evaluate(tmp_path, 'correct', capsys)['rows']
+    assert one['text'].endswith(f'corrected in {PAIRS - 2}')
+
+
 def test_a_line_says_what_was_measured_and_workers_find_the_same(
         folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str]
         ) -> None:

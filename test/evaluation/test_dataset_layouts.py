@@ -254,7 +254,8 @@ LAYOUTS = {
         {'hall': {'truth': 3.5}}, []),
     **{f'folders {left}, {right}': (
         image_pairs([left, right], ['17', '9']),
-        {'9': {'left': 1, 'right': 2, 'stamp': 9}, '17': {'left': 1, 'right': 2, 'stamp': 17}},
+        {'9': {'left': 1, 'right': 2, 'stamp': 9 * 10**8},
+         '17': {'left': 1, 'right': 2, 'after': 8 * 10**8}},
         []) for left, right in (
             ('left', 'right'), ('cam0/data', 'cam1/data'), ('LEFT_RGB', 'RIGHT_RGB'), ('l', 'r'),
             ('camera_1', 'camera_2'), ('rect_left_8bit', 'rect_right_8bit'))},
@@ -311,6 +312,22 @@ def test_a_data_set_is_read_as_it_comes_unpacked(tmp_path, layout):
             for key, value in wanted.items():
                 assert found[key] == (pytest.approx(value, rel=1e-5) if isinstance(value, float)
                                       else value), key
+
+
+@pytest.mark.parametrize(('names', 'stamps', 'are_numbers'), [
+    (('000000', '000001', '000003'), (0, 10**8, 3 * 10**8), True),
+    (('1000000000', '1100000000'), (10**9, 11 * 10**8), False),
+    (('1403636579763555584',), (1403636579763555584,), False),
+    (('1403636579763555', '1403636579813555'), (None, None), False),    # in microseconds
+    (('7', 'street'), (7 * 10**8, None), True),
+    (('1', '9' * 30), (None, None), False)])
+def test_numbers_are_stamps_where_they_are_far_apart_and_else_frames(
+        tmp_path, names, stamps, are_numbers):
+    build(tmp_path, image_pairs(['left', 'right'], names))
+    pairs = list(open_dataset(tmp_path))
+    assert tuple(pair.name for pair in pairs) == names
+    assert tuple(pair.stamp_ns for pair in pairs) == stamps
+    assert pairs[0].is_numbered is are_numbers
 
 
 def changed(layout, **files):

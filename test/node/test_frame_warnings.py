@@ -82,7 +82,8 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
     assert quality is not None
     assert quality.valid == 1.0
     assert quality.nearest == pytest.approx(100 * 0.1 / 7)
-    (left, right, config, rectification, calibration, _), = offered
+    (left, right, config, rectification, calibration, _, apart_s), = offered
+    assert apart_s == 0
     assert calibration.focal_px == 100
     assert rectification is None
     assert (left.width, right.height, config.disparity_range) == (32, 24, 8)

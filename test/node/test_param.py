@@ -57,6 +57,7 @@ def test_the_list_has_every_parameter_with_its_value(client: Client, param: Para
     (('get', 'disparity_rnage'), "no parameter 'disparity_rnage'; did you mean disparity_range?"),
     (('set', 'confidence_threshold', '7'), '/stereo_bp rejects it: '),
     (('set', 'disparity_range', 'many'), '/stereo_bp rejects it: '),
+    (('set', 'disparity_range', '9' * 30), 'whole numbers of ROS have 64 bits'),
     (('set', 'preset'), 'param set NAME VALUE it is, and not 1 words behind set'),
     (('get', 'preset', '--namespace', 'fornt', '--wait', '2'), 'in /fornt within')])
 def test_a_mistake_is_a_sentence_and_status_2(param: Param, words: tuple[str, ...],

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -54,10 +55,10 @@ class Rows:
                          + self.random.normal(0, 0.1, 200)], axis=1)
 
     def see(self, *offsets: float | None, tilt: float = 0.0, limit: float = LIMIT,
-            calibration: Calibration = CALIBRATION) -> None:
+            calibration: Calibration = CALIBRATION, apart_s: float = 0.0) -> None:
         for offset in offsets:
             self.next = None if offset is None else (offset, tilt)
-            self.monitor.offer(IMAGE, IMAGE, self.config, None, calibration, self.time_s)
+            self.monitor.offer(IMAGE, IMAGE, self.config, None, calibration, self.time_s, apart_s)
             self.monitor.measure(limit)
             self.time_s += 1
 
@@ -352,3 +353,31 @@ def test_raw_images_are_measured_once_they_are_rectified() -> None:
         bench.monitor.measure(LIMIT)
     assert abs(float(bench.monitor.report()['vertical offset px'])) < 0.1
     assert bench.texts == []
+
+
+def test_images_of_different_moments_show_no_rows(of: Any) -> None:
+    bench = of(CORRECT)
+    bench.see(1.5, 1.5, 1.5, apart_s=0.0005)
+    before = bench.correction()
+    assert before is not None
+    bench.see(-1.5, -1.5, -1.5, -1.5, apart_s=0.005)
+    assert bench.correction() == before
+    values = bench.report()
+    assert values['vertical offset px'] == 'unknown'
+    assert values['row correction'].endswith('(the images of a pair are 5.0 ms apart)')
+
+
+def test_exchanged_images_whose_far_things_match_are_rejected_and_show_no_rows() -> None:
+    random = np.random.default_rng(2).normal(128, 60, (248, 720))
+    texture = np.clip(cv2.GaussianBlur(random, (0, 0), 1.5) * 3 - 256, 0, 255).astype(np.uint8)
+    right = np.ascontiguousarray(texture[4:244, 60:700])
+    left = np.concatenate([texture[5:41, 60:700], texture[41:245, 40:680]])
+    bench = Rows(CORRECT)
+    for number in range(3):
+        bench.monitor.offer(RawImage.from_array(right), RawImage.from_array(left), CORRECT,
+                            time_s=number)
+        bench.monitor.measure(LIMIT)
+    assert bench.monitor.target is None
+    assert [one.check.key for one in bench.monitor.rejections()] == ['exchanged images']
+    assert bench.report() == {'vertical offset px': 'unknown',
+                              'row correction': 'none: the images seem to be exchanged'}

@@ -56,9 +56,6 @@ class CudaMatching(Matching[Plan]):
     def initialise(self, stream: int) -> None:
         """Enqueue what is written once for all frames, when everything is loaded."""
 
-    def begin(self, stream: int, has_whole_grey: bool, wanted: refine.Steps) -> None:
-        """Enqueue what needs the grey values alone and runs beside other work of the frame."""
-
     @abc.abstractmethod
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:

@@ -116,7 +116,6 @@ class Pipeline:
             timed.append('upload')
         if self.convert.enqueue(stream, form.readings, self._arena.stamp('convert')):
             timed.append('convert')
-        self.matching.begin(stream, grey == 'grey', form.steps)
         if self.preprocess.enqueue(stream, grey, form.steps.texture,
                                    form.steps.contrast, self._arena.stamp('preprocess')):
             timed.append('preprocess')

@@ -69,6 +69,7 @@ class Pair:
     classes:     name to bool H x W, pixels of the left image that show this class; of those that
                  the source tells, without the sky.
     input:       name of its source, where there are several; then ``name`` begins with it.
+    is_numbered: whether files have the frame's number and no time: ``stamp_ns`` is at 10 Hz.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Pair:
     occluded: np.ndarray | None = None
     classes: Classes = field(default_factory=dict)
     input: str = ''
+    is_numbered: bool = False
 
     @property
     def images(self) -> tuple[RawImage, RawImage]:
@@ -127,6 +129,7 @@ class Entry:
     sky: Reader | None = None
     occluded: Reader | None = None
     classes: Callable[[], Classes] | None = None
+    is_numbered: bool = False
 
     def load(self) -> StereoPair:
         """Read the pair.
@@ -153,7 +156,8 @@ class Entry:
             self.disparities, self.calibration and self.calibration(), self.stamp_ns,
             checked('mask of vehicles', self.vehicles and self.vehicles()),
             checked('mask of the sky', self.sky()) if self.sky else seen,
-            checked('mask of occluded pixels', self.occluded and self.occluded()), classes)
+            checked('mask of occluded pixels', self.occluded and self.occluded()), classes,
+            is_numbered=self.is_numbered)
 
 
 def defer(read: Callable[..., T], *paths: Path | None, **options: object

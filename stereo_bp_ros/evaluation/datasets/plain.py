@@ -5,6 +5,7 @@ Sets that only add a truth of their own scale to them are here, too: InStereo2K 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import operator
@@ -45,6 +46,15 @@ OTHER_IMAGES = re.compile(rf'{TRUTH_NAME.pattern}|mask|seg|occl|conf|flow|normal
 
 INSTEREO2K_SCALE, CRESTEREO_SCALE = 100.0, 32.0
 """Grey levels per pixel of disparity in the 16-bit truths of InStereo2K and of CREStereo."""
+
+MIN_STEP_NS = 1_000_000
+"""Nanoseconds between stamps at least: numbers that are closer are those of frames."""
+
+FRAME_NS = 100_000_000
+"""Nanoseconds from one frame to the next where names have nothing but the frames' numbers."""
+
+MAX_FRAMES = 10**9
+"""Largest number of a frame: larger ones that are no stamps in nanoseconds are no times."""
 
 MAX_SCALE = 65535
 """Most grey levels that one pixel of disparity can be, and more disparities than there are."""
@@ -188,8 +198,8 @@ def sequence(folder: Path, tolerance_s: float = 0.0) -> list[Entry] | None:
     entries = [_with_truth(folder, left.stem, left, right, numbers)
                for left, right in _frames(left_folder, right_folder, tolerance_s)]
     # Names are numbers of any length: their order as text is not the order in time.
-    return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
-                                              entry.name))
+    return _timed(sorted(entries, key=lambda entry: (
+        (0, int(entry.name), '') if entry.name.isdecimal() else (1, 0, entry.name))))
 
 
 def by_globs(folder: Path, left_glob: str, right_glob: str) -> list[Entry]:
@@ -213,8 +223,8 @@ def by_globs(folder: Path, left_glob: str, right_glob: str) -> list[Entry]:
     names = [path.stem for path in lefts]
     if len(set(names)) < len(names):
         names = [path.relative_to(folder).with_suffix('').as_posix() for path in lefts]
-    return [_with_truth(folder, name, left, right, defer_calibration(folder))
-            for name, left, right in zip(names, lefts, rights, strict=True)]
+    return _timed([_with_truth(folder, name, left, right, defer_calibration(folder))
+                   for name, left, right in zip(names, lefts, rights, strict=True)])
 
 
 def _fitting(folder: Path, pattern: str) -> list[Path]:
@@ -238,8 +248,27 @@ def _with_truth(folder: Path, name: str, left: Path, right: Path,
     """With the truth of the left image's name in disparity/."""
     truths = folder / 'disparity'
     return Entry(name, left, right, defer(read_truth, truths / f'{left.stem}.pfm')
-                 or defer(read_truth, truths / f'{left.stem}.png'), calibration=calibration,
-                 stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
+                 or defer(read_truth, truths / f'{left.stem}.png'), calibration=calibration)
+
+
+def _timed(entries: list[Entry]) -> list[Entry]:
+    """With the times that the names of the left images say.
+
+    Numbers are stamps where they are at least ``MIN_STEP_NS`` apart, else numbers of frames.
+    """
+    numbers = {entry.left: int(entry.left.stem) for entry in entries
+               if entry.left.stem.isdecimal()}
+    ordered = sorted(numbers.values())
+    # One image alone is as far from 0 as it is from another one.
+    step = min(map(operator.sub, ordered[1:], ordered), default=sum(ordered))
+    if not numbers or step == 0 or ordered[-1] >= 2**63:
+        return entries
+    if step >= MIN_STEP_NS:
+        return [dataclasses.replace(entry, stamp_ns=numbers.get(entry.left)) for entry in entries]
+    if ordered[-1] > MAX_FRAMES:
+        return entries
+    return [dataclasses.replace(entry, stamp_ns=numbers[entry.left] * FRAME_NS, is_numbered=True)
+            if entry.left in numbers else entry for entry in entries]
 
 
 def _frames(left_folder: Path, right_folder: Path, tolerance_s: float

@@ -35,8 +35,17 @@ VERTICAL_OFFSET = Doubt.VERTICAL_OFFSET.value
 #: Pairs after which rows are warned of, and with which a drift is compared.
 SETTLED_PAIRS = 5
 
+#: Why rows are not learnt from a pair that may be rejected.
+EXCHANGED = 'the images seem to be exchanged'
+
 #: Seconds after the latest pair that shows rows from which their offset is unknown.
 UNKNOWN_S = 3.0
+
+#: Points of a pair whose images cannot be exchanged: of those that are, far things alone match.
+SURE_POINTS = 100
+
+#: Seconds by which the images of a pair may be apart: what moves between them moves rows, too.
+MAX_APART_S = 0.001
 
 #: Pairs in a row whose images must seem to be exchanged before pairs are rejected.
 EXCHANGED_PAIRS = 2
@@ -60,6 +69,7 @@ class _Offer(NamedTuple):
     config: MatcherConfig
     camera: _Camera
     time_s: float
+    apart_s: float
 
 
 class OffsetMonitor:
@@ -87,16 +97,17 @@ class OffsetMonitor:
 
     def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
               rectification: Rectification | None = None, calibration: Calibration | None = None,
-              time_s: float = 0.0) -> None:
+              time_s: float = 0.0, apart_s: float = 0.0) -> None:
         """Leave a pair to be measured; from here on nobody may write into its images.
 
         :param rectification: of raw images.
         :param calibration: of the rectified images.
         :param time_s: its stamp, seconds.
+        :param apart_s: by how much the stamps of its images differ.
         """
         camera = _camera(config, left, rectification, calibration)
         with self._lock:
-            self._pair = _Offer(left, right, config, camera, time_s)
+            self._pair = _Offer(left, right, config, camera, time_s, apart_s)
 
     @property
     def wants_pair(self) -> bool:
@@ -124,16 +135,23 @@ class OffsetMonitor:
         left, right = (greys.of(side, image, config, pair.camera.rectification)
                        for side, image in zip(SIDES, (pair.left, pair.right), strict=True))
         reach = config.min_disparity, config.max_disparity
+        points = np.zeros((0, 3))
+        if rows is not None and pair.apart_s <= MAX_APART_S:
+            points = row_points(left, right, *reach)
+        is_sure = len(points) >= SURE_POINTS
+        exchanged = [] if is_sure else checks.check_exchanged(left, right, config)
         shows_rows = False
         if rows is not None:
             rows.estimator.limit = config.row_correction_limit
-            shows_rows = rows.add(row_points(left, right, *reach), pair.time_s)
-        # Rows that can be told were told within the range.
-        exchanged = [] if shows_rows else checks.check_exchanged(left, right, config)
+            why_not = EXCHANGED if exchanged else '' if pair.apart_s <= MAX_APART_S else (
+                f'the images of a pair are {1e3 * pair.apart_s:.1f} ms apart')
+            shows_rows = rows.add(points, pair.time_s, why_not)
+        if is_sure and not shows_rows:
+            exchanged = checks.check_exchanged(left, right, config)
         texts = []
         if rows is not None and limit:
-            if pair.camera.rectification is not None and (
-                    not shows_rows or rows.error(config) > limit):
+            if (pair.camera.rectification is not None and pair.apart_s <= MAX_APART_S
+                    and (not shows_rows or rows.error(config) > limit)):
                 as_they_come = vertical_offset(
                     to_8_bits(pair.left, config.mono16_scale),
                     to_8_bits(pair.right, config.mono16_scale), *reach)
@@ -194,10 +212,14 @@ class _Rows:
         self._reference: RowCorrection | None = None
         self._seen_s: float | None = None
 
-    def add(self, points: np.ndarray, time_s: float) -> bool:
-        """Learn from a pair; returns whether it shows any rows."""
-        state = self.estimator.add(points, time_s)
+    def add(self, points: np.ndarray, time_s: float, why_not: str = '') -> bool:
+        """Learn from a pair, unless there is a reason not to; returns whether it shows any rows.
+        """
         self._seen_s = time_s
+        if why_not:
+            self.estimator.skip(why_not)
+            return False
+        state = self.estimator.add(points, time_s)
         if self._reference is None and state.pairs >= SETTLED_PAIRS:
             self._reference = state.estimate
         return state.reason not in (NO_TEXTURE, CONTRADICTION)

@@ -51,9 +51,9 @@ def check(kernels: HostKernels, width: int, height: int, cut: tuple[int, int, in
         arena.view(name).view(np.uint8)[...] = 0xff
     arena.view('coarse_final')[...] = coarse_map
     matching = stage.BandStage(Context(TYPICAL, config, width, height, arena), parts)
-    matching.features.enqueue(0, 'uint8', left.ctypes.data, right.ctypes.data, None)
-    matching.enqueue(0, 'uint8', left.ctypes.data, arena.device['coarse_final'], config.coarse,
-                     refine.steps(config, ('confidence',)))
+    matching.enqueue(0, 'uint8', left.ctypes.data, right.ctypes.data,
+                     arena.device['coarse_final'], config.coarse,
+                     refine.steps(config, ('confidence',)), None)
     keys = arena.view('right_keys')
     offered = np.where(keys == np.uint64(2**64 - 1), -1, keys.astype(np.int64) & 0xffff)
     np.testing.assert_array_equal(offered, expected.right_label)

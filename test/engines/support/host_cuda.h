@@ -281,6 +281,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selectors) {
     return host_permute(a, b, selectors & 0x7777);
 }
 inline unsigned __funnelshift_r(unsigned a, unsigned b, int bits) {
+    bits &= 31;
     return bits ? a >> bits | b << (32 - bits) : a;
 }
 

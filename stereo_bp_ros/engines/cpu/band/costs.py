@@ -51,6 +51,9 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
 #: Pixels of a row that a thread goes down, or up, at once.
 STRIP = 32
 
+#: Of a sum of nine costs.
+_BITS, _PART = 16, 0xffff
+
 #: What is done for some rows one after the other, each on all threads at once.
 ALONG, BACK = range(2)
 
@@ -275,11 +278,20 @@ def fill_fractions(data_cost: Any, level: BandLevel, left: int, top: int, right:
     """
     for index in numba.prange(bottom - top):
         windows, costs, y = windows_of(level), address(data_cost), top + np.int64(index)
+        row, last, before, own = y - windows.y, -1, 0, 0
         for x in range(left, right):
-            found = np.int64(label[y, x])
+            found, column = np.int64(label[y, x]), x - windows.x
             fraction[y, x] = 0
-            if found >= 0 and _lane(windows, x - windows.x, y - windows.y, found) >= 0:
-                fraction[y, x] = _fraction(costs, windows, x - windows.x, y - windows.y, found)
+            if found < 0 or _lane(windows, column, row, found) < 0:
+                last = -1
+                continue
+            if found != last:
+                before = _column_sums(costs, windows, max(column - 1, 0), row, found)
+                own = _column_sums(costs, windows, column, row, found)
+            after = _column_sums(costs, windows, min(column + 1, windows.width - 1), row, found)
+            sums = before + own + after
+            fraction[y, x] = two_lines(sums & _PART, sums >> _BITS & _PART, sums >> 2 * _BITS)
+            last, before, own = found, own, after
 
 
 @kernel
@@ -294,17 +306,17 @@ def _lane(windows: Any, x: int, y: int, label: int) -> int:
 
 
 @kernel
-def _fraction(costs: Any, windows: Any, x: int, y: int, label: int) -> int:
-    """Windows of 3 x 3 are replicated beyond the partition."""
-    before = least = after = 0
+def _column_sums(costs: Any, windows: Any, x: int, y: int, label: int) -> int:
+    """Of three rows: costs of the label before, of the label and of that after it, ``_BITS`` each.
+
+    Rows are replicated beyond the partition.
+    """
+    total = np.int64(0)
     for row in range(y - 1, y + 2):
         of_row = min(max(row, 0), windows.height - 1)
-        for column in range(x - 1, x + 2):
-            of_column = min(max(column, 0), windows.width - 1)
-            lane = _lane(windows, of_column, of_row, label)
-            if lane >= 0:
-                place = PIXEL * (of_row * windows.width + of_column) + lane
-                before += np.int64(costs[place - 1])
-                least += np.int64(costs[place])
-                after += np.int64(costs[place + 1])
-    return two_lines(before, least, after)
+        lane = _lane(windows, x, of_row, label)
+        if lane >= 0:
+            place = PIXEL * (of_row * windows.width + x) + lane
+            total += (np.int64(costs[place - 1]) + (np.int64(costs[place]) << _BITS)
+                      + (np.int64(costs[place + 1]) << 2 * _BITS))
+    return total

@@ -75,32 +75,18 @@ class Band(CudaMatching):
         self._stage.load(preprocess.PIXELS[matched])
 
     def initialise(self, stream: int) -> None:
-        import cupy
         from cupy.cuda import runtime
-        self._beside = cupy.cuda.Stream(non_blocking=True)
-        self._begun, self._found = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
         for name in ('label', 'right_keys'):
             runtime.memsetAsync(self._part.device[name], 0xff, self._part.nbytes[name], stream)
         self._matching.initialise(stream)
 
-    def begin(self, stream: int, has_whole_grey: bool, wanted: refine.Steps) -> None:
-        """Match in a stream of its own: images of half the size do not keep a GPU busy."""
-        from cupy.cuda import runtime
-        beside = self._beside.ptr
-        runtime.eventRecord(self._begun.ptr, stream)
-        runtime.streamWaitEvent(beside, self._begun.ptr)
-        self._match_coarse(beside, 'grey' if has_whole_grey else 'values', wanted)
-        runtime.eventRecord(self._found.ptr, beside)
-
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
-        from cupy.cuda import runtime
-        device, image = self._arena.device, preprocess.PIXELS[matched]
-        left, right = (device[f'{side}_{matched}'] for side in ('left', 'right'))
-        self._stage.features.enqueue(stream, image, left, right, self._arena.stamp('cost'))
-        runtime.streamWaitEvent(stream, self._found.ptr)
-        self._stage.enqueue(stream, image, left, self._part.device['final'], self._coarse,
-                            wanted)
+        self._match_coarse(stream, 'grey' if has_whole_grey else 'values', wanted)
+        device = self._arena.device
+        self._stage.enqueue(stream, preprocess.PIXELS[matched], device[f'left_{matched}'],
+                            device[f'right_{matched}'], self._part.device['final'], self._coarse,
+                            wanted, self._arena.stamp('cost'))
         return False
 
     def _match_coarse(self, stream: int, grey: str, wanted: refine.Steps) -> None:

@@ -96,16 +96,13 @@ def words(radius: int) -> int:
 
 
 class BandStage:
-    """The stage for one configuration and size; partitions use the same arrays in turn.
-
-    ``features``: of both images, which need no map of the first pass.
-    """
+    """The stage for one configuration and size; partitions use the same arrays in turn."""
 
     def __init__(self, context: Context, parts: Partitioning) -> None:
         self._context, self._parts = context, parts
         self._device, config, self._width, self._height, self._arena = context
         self._config, found = config, context.arena.device
-        self.features = features.Features(context)
+        self._features = features.Features(context)
         self._edges = (edges.Edges(context, parts) if config.discontinuity_edge_threshold
                        else None)
         windows = Windows(found['centres'], context.width, parts.width, parts.height)
@@ -129,13 +126,15 @@ class BandStage:
             self._edges.load(image)
         right_labels.load(self._device, 'uint64')
 
-    def enqueue(self, stream: int, image: str, left: int, reduced: int, coarse: ResolvedConfig,
-                wanted: refine.Steps) -> None:
-        """Fill the labels of a frame, and what refinement wants beside them, from its features.
+    def enqueue(self, stream: int, image: str, left: int, right: int, reduced: int,
+                coarse: ResolvedConfig, wanted: refine.Steps, stamp: int | None) -> None:
+        """Fill the labels of a frame, and what refinement wants beside them.
 
-        :param image: 'uint8' or 'float'; ``left``: address of such pixels.
+        :param image: 'uint8' or 'float'; ``left`` and ``right``: addresses of such pixels.
         :param reduced: of the first pass's finished map, of ``coarse`` images.
+        :param stamp: address of the time at which the stage starts; None = not wanted.
         """
+        self._features.enqueue(stream, image, left, right, stamp)
         self._find_centres(stream, reduced, coarse)
         for part in self._parts.partitions:
             if self._edges:

@@ -94,5 +94,6 @@ class Features:
 
 
 def _shared_bytes(halo: int, has_means: bool) -> int:
-    """Of a block of ``make_features``; as ``GreyTile``."""
-    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + (1 + has_means) * (TILE_WIDTH + 2 * halo))
+    """Of a block of ``make_features``; as ``GreyTile``, and two words that are read behind it."""
+    pixels = (1 + has_means) * (TILE_WIDTH + 2 * halo)
+    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + pixels) + 8
