@@ -150,9 +150,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.compare:
         return evaluate_compare.run(options)
-    if viewer.is_wanted(options) and (options.sweep or options.workers or options.scheduler):
-        raise ValueError('--view, --web and --save exclude --sweep, --workers and --scheduler: '
-                         'pictures do not travel')
+    if viewer.is_wanted(options) and (options.sweep or options.workers):
+        raise ValueError('--view, --web and --save exclude --sweep and --workers: pictures do '
+                         'not travel')
     with viewer.opened(options) as sink:
         return _evaluate(options, sink)
 
@@ -322,7 +322,6 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
     return evaluate_report.summary_of(
         results, totals, source=source, backend=backend, devices=devices,
         settings=configs[own].to_mapping(), repeat=method.repeat, workers=options.workers,
-        scheduler=options.scheduler,
         method=evaluate_origin.method_of(method, options.limit),
         against=about)
 

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     :raises ValueError, StereoError: an option does not fit, or every point is refused.
     """
     for name in ('scenario', 'against', 'confidence', 'consistency', 'corridor', 'json_lines',
-                 'workers', 'scheduler', 'skip_unreadable'):
+                 'workers', 'skip_unreadable'):
         if getattr(options, name):
             raise ValueError(f'--sweep and --{name.replace("_", "-")} exclude each other')
     if options.output is None:

@@ -232,7 +232,6 @@ def test_output_that_cannot_be_written_ends_in_a_status(closed):
     (('demo',), 'rclpy', 'ros'), (('replay', 'nothing'), 'rclpy', 'ros'),
     (('replay', 'nothing'), 'rosbags', 'evaluation'),
     (('evaluate', 'x.mcap'), 'rosbags', 'evaluation'),
-    (('evaluate', 'pair', '--workers', '2'), 'distributed', 'scale'),
     (('evaluate', 'pair', '--sweep', 'levels=1:2', '--trials', '2', '--output', 'out'),
      'optuna', 'search')])
 def test_a_verb_that_cannot_run_here_says_what_it_needs(
