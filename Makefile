@@ -116,7 +116,7 @@ $(VENV)/.demo: $(VENV)/bin/python setup.py $(CONSTRAINTS)
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,scale,search,view,workspace,test]'
+	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,view,workspace,test]'
 	touch $@
 
 $(WORKSPACE)/.built: $(VENV)/.demo $(SOURCES)

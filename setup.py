@@ -15,8 +15,6 @@ FOLDERS = {f'{NAME}.{inside}': folder
 ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
 EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3', 'argcomplete>=3']
-SCALE = ['distributed>=2024.8', 'cryptography>=42']
-SEARCH = ['optuna>=5']
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 
 
@@ -65,8 +63,6 @@ setup(
         'cuda13': ['cupy-cuda13x>=13.6'],
         'nvml': ['nvidia-ml-py>=12'],
         'evaluation': EVALUATION,
-        'scale': SCALE,
-        'search': SEARCH,
         'view': VIEW,
         'ros': ros_wheels('kilted', '9.1.2', '9.3.3', '5.5.1'),
         'ros-jazzy': ros_wheels('jazzy', '7.1.6', '8.4.3', '5.3.6'),

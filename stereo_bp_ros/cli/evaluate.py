@@ -9,7 +9,6 @@
   stereo_bp evaluate --compare before/report.json after/report.json
   stereo_bp evaluate kitti2012/ --params-file chosen.yaml
   stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --choose downscale=2
-  stereo_bp evaluate kitti2012/ --preset road --sweep census_weight=0.5:1.5 --trials 60
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --save evaluation.rrd
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
@@ -87,11 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='match with every value of a setting, or NAME=VALUE,VALUE; several '
                              'make a grid; resumes what --output has, and draws sweep.svg there '
                              '(needs matplotlib)')
-    parser.add_argument('--trials', type=shared.whole(1, 100000), default=0, metavar='N',
-                        help='with --sweep: N points that an optimiser chooses, in place of the '
-                             'grid; NAME=FROM:TO is an axis without steps (needs optuna)')
-    parser.add_argument('--seed', type=shared.whole(0, 2**32 - 1), default=1, metavar='S',
-                        help='with --trials: other points (default 1)')
     parser.add_argument('--choose', action='append', default=[], metavar='LIMIT',
                         help="with --sweep: the best point that holds 'latency_ms.total.p99 <= "
                              "33' or other conditions, or the point NAME=VALUE,... (default: the "
@@ -150,9 +144,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.compare:
         return evaluate_compare.run(options)
-    if viewer.is_wanted(options) and (options.sweep or options.workers or options.scheduler):
-        raise ValueError('--view, --web and --save exclude --sweep, --workers and --scheduler: '
-                         'pictures do not travel')
+    if viewer.is_wanted(options) and (options.sweep or options.workers):
+        raise ValueError('--view, --web and --save exclude --sweep and --workers: pictures do '
+                         'not travel')
     with viewer.opened(options) as sink:
         return _evaluate(options, sink)
 
@@ -163,9 +157,8 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
     if options.json_lines and (scenario is None or options.json):
         raise ValueError('--json-lines is for --scenario, and in place of --json')
-    for name in ('choose', 'trials'):
-        if getattr(options, name) and not options.sweep:
-            raise ValueError(f'--{name} is for --sweep')
+    if options.choose and not options.sweep:
+        raise ValueError('--choose is for --sweep')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
     config = MatcherConfig.from_mapping(shared.chosen_settings(options, fixed, otherwise=AUTO))
@@ -322,7 +315,6 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
     return evaluate_report.summary_of(
         results, totals, source=source, backend=backend, devices=devices,
         settings=configs[own].to_mapping(), repeat=method.repeat, workers=options.workers,
-        scheduler=options.scheduler,
         method=evaluate_origin.method_of(method, options.limit),
         against=about)
 

@@ -43,13 +43,12 @@ def facts(summary: Mapping[str, Any]) -> dict[str, str]:
 def lines(summary: Mapping[str, Any]) -> list[str]:
     """The same for a terminal, with the machine, versions and date."""
     machine = summary['machine']
-    whose = 'Machine of the command' if summary.get('scheduler') else 'Machine'
     found = facts(summary)
     found.pop('rows', None)
     rows = row_report.words(summary.get('rows', ()))
     return folded([*(f'{name.capitalize()}: {words}.' for name, words in found.items()),
                    *(f'Rows of {words}.' for words in rows),
-                   f'{whose}: {machine["processor"]}, {machine["cores"]} cores; stereo_bp_ros '
+                   f'Machine: {machine["processor"]}, {machine["cores"]} cores; stereo_bp_ros '
                    f'{summary["versions"]["stereo_bp_ros"]}; {summary["date"]}.'])
 
 
@@ -116,8 +115,6 @@ def _times(summary: Mapping[str, Any]) -> str:
     if (summary.get('workers') or 0) > 1:
         text += (f'; {summary["workers"]} processes shared the machine: for latency evaluate '
                  'without --workers')
-    elif summary.get('scheduler'):
-        text += f'; in the workers of {summary["scheduler"]}: for latency evaluate without them'
     return text
 
 

@@ -1,4 +1,4 @@
-"""Where ``stereo_bp evaluate`` computes: in this process, or in those of a Dask cluster."""
+"""Where ``stereo_bp evaluate`` computes: in this process, or spread over several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Collect = Callable[[int, Evaluation, Matched], None]
 """Is handed the place of a pair, who has judged it, and the pair."""
 
 class InProcess:
-    """An evaluation in this process, with the attributes of ``scale.Cluster``."""
+    """An evaluation in this process, with the attributes of ``scale.Workers``."""
 
     def __init__(self, evaluation: Evaluation, showing: Showing | None,
                  collectors: Sequence[Collect]) -> None:
@@ -52,20 +52,15 @@ class InProcess:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--workers and --scheduler."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
-                       help='spread pairs over N processes of this machine, each with one thread '
-                            'and, in turn, one CUDA device (needs distributed and '
-                            'cryptography); 1: this process, with one thread')
-    where.add_argument('--scheduler', default='', metavar='ADDRESS',
-                       help='spread pairs over the workers of a Dask cluster, e.g. '
-                            'tls://host:8786, that find the same path (needs distributed)')
+    """--workers."""
+    parser.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
+                        help='spread pairs over N processes of this machine, each with one thread '
+                             'and, in turn, one CUDA device; 1: this process, with one thread')
 
 
 def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherConfig:
     """A configuration for one process of several: one thread, unless it has a number."""
-    if (options.workers or options.scheduler) and not config.num_threads:
+    if options.workers and not config.num_threads:
         return config.replace(num_threads=1)
     return config
 
@@ -81,29 +76,27 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
 
     :param collectors: are handed every pair, its place and who has judged it; in this process
         alone.
-    :raises StereoError: there is no cluster.
     """
     showing = Showing(sources.count) if options.output else None
     if showing:
         options.output.mkdir(parents=True, exist_ok=True)
-    if options.workers <= 1 and not options.scheduler:
+    if options.workers <= 1:
         with (Evaluation(configs, names, method) as evaluation,
               contextlib.closing(sources.unread()) as pairs):
             here = InProcess(evaluation, showing, collectors)
             yield here.judge(pairs, method.skip_unreadable), here
         return
-    shared.require('distributed', *(['cryptography'] if options.workers else []))
     from stereo_bp_ros.evaluation import scale
-    with scale.Cluster(options.workers, options.scheduler) as cluster:
-        size = max(1, min(MAX_CHUNK, sources.count // (4 * cluster.workers)))
-        plan = scale.Plan(configs, names, method, _devices(options), showing)
-        with contextlib.closing(cluster.judge(plan, sources.chunks(size))) as found:
-            yield found, cluster
+    size = max(1, min(MAX_CHUNK, sources.count // (4 * options.workers)))
+    plan = scale.Plan(configs, names, method, _devices(options), showing)
+    with (scale.Workers(plan, options.workers) as workers,
+          contextlib.closing(workers.judge(sources.chunks(size))) as found):
+        yield found, workers
 
 
 def _devices(options: argparse.Namespace) -> int:
     """CUDA devices to take in turn; 0: only that of ``device_id``, or none is needed."""
-    if (options.scheduler or options.backend == 'cpu'
+    if (options.backend == 'cpu'
             or any(text.startswith('device_id=') for text in options.settings)):
         return 0
     from stereo_bp_ros.engines.cuda.runtime import device

@@ -1,4 +1,4 @@
-"""``stereo_bp evaluate --sweep``: a grid or a search, resumable, and the point that is chosen."""
+"""``stereo_bp evaluate --sweep``: a grid, resumable, and the point that is chosen."""
 
 from __future__ import annotations
 
@@ -55,16 +55,14 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     :raises ValueError, StereoError: an option does not fit, or every point is refused.
     """
     for name in ('scenario', 'against', 'confidence', 'consistency', 'corridor', 'json_lines',
-                 'workers', 'scheduler', 'skip_unreadable'):
+                 'workers', 'skip_unreadable'):
         if getattr(options, name):
             raise ValueError(f'--sweep and --{name.replace("_", "-")} exclude each other')
     if options.output is None:
         raise ValueError('--sweep needs --output DIR, which keeps its points')
     choice = _choice(options)
     axes = [sweep.parse_axis(text) for text in options.sweep]
-    if options.trials:
-        shared.require('optuna')
-    grid = [] if options.trials else sweep.grid(axes)
+    grid = sweep.grid(axes)
     check_folder(options.output, ('sweep.jsonl', 'sweep.svg', 'chosen.yaml'),
                  (*sources.paths, options.params_file))
     options.output.mkdir(parents=True, exist_ok=True)
@@ -74,18 +72,11 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     meter = _Meter(options, method, sources)
     shared.say_preset(options)
     with progress.Bar('evaluate', 'points') as bar:
-        task = bar.add_task('Sweeping', total=options.trials or len(grid))
-
-        def measure(changes: Mapping[str, Value]) -> Point | None:
-            bar.update(task, description=', '.join(f'{k}={v}' for k, v in changes.items()))
-            point = meter.measure(changes)
-            bar.advance(task)
-            return point
-
-        if options.trials:
-            sweep.search(axes, choice.figure, options.seed, options.trials, measure)
+        task = bar.add_task('Sweeping', total=len(grid))
         for changes in grid:
-            measure(changes)
+            bar.update(task, description=', '.join(f'{k}={v}' for k, v in changes.items()))
+            meter.measure(changes)
+            bar.advance(task)
     found, refused, measured = meter.points(), meter.refused, meter.measured
     chosen = sweep.choose(found, choice.figure, choice.limits, choice.named)
     config = MatcherConfig.from_mapping({**meter.base, **chosen.changes})
@@ -104,7 +95,6 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
         shared.print_json({
             'source': str(sources), **about,
             'by': choice.figure, 'measured': measured,
-            'trials': options.trials, 'seed': options.seed,
             'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
             'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(preset)})
     else:
@@ -146,7 +136,7 @@ class _Meter:
         self.devices: list[dict[str, str]] = []
         self._sources, self._method = sources, method
         self._store = Store(options.output / 'sweep.jsonl')
-        self._found: dict[str, Point] = {}
+        self._found: list[Point] = []
         self._problem: Exception | None = None
         self._common = {
             'source': ', '.join(str(path.resolve()) for path in sources.paths),
@@ -154,8 +144,8 @@ class _Meter:
             'version': __version__, 'processor': processor(), 'limit': options.limit,
             'repeat': method.repeat, 'own_range': method.own_range}
 
-    def measure(self, changes: Mapping[str, Value]) -> Point | None:
-        """A point, from the store where it has it; None: it is refused."""
+    def measure(self, changes: Mapping[str, Value]) -> None:
+        """Measure a point that the store does not have, unless it is refused."""
         try:
             config = MatcherConfig.from_mapping({**self.base, **changes})
             device = {key: value for key, value in engines.choose(config).describe(config).items()
@@ -169,14 +159,10 @@ class _Meter:
             if device not in self.devices:
                 self.devices.append(device)
         except (ConfigError, MemoryLimitError, BackendUnavailable) as error:
-            one = {'changes': dict(changes), 'reason': str(error)}
-            if one not in self.refused:
-                self.refused.append(one)
+            self.refused.append({'changes': dict(changes), 'reason': str(error)})
             self._problem = self._problem or error
-            return None
-        point = dataclasses.replace(point, changes=changes)
-        self._found.setdefault(point.label, point)
-        return point
+            return
+        self._found.append(dataclasses.replace(point, changes=changes))
 
     def points(self) -> list[Point]:
         """Every point, in the order of measuring.
@@ -185,7 +171,7 @@ class _Meter:
         """
         if self._problem and not self._found:
             raise self._problem
-        return list(self._found.values())
+        return self._found
 
 
 def _match(config: MatcherConfig, changes: Mapping[str, Value], method: Method, sources: Sources

@@ -53,10 +53,7 @@ REMEDIES = {
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
     'scipy': "pip install scipy, or the extra 'evaluation' of this package",
     'jinja2': "pip install jinja2, or the extra 'evaluation' of this package",
-    'distributed': "pip install distributed, or the extra 'scale' of this package",
-    'cryptography': "pip install cryptography, or the extra 'scale' of this package",
     'argcomplete': "pip install argcomplete, or the extra 'evaluation' of this package",
-    'optuna': "pip install optuna, or the extra 'search' of this package",
     'rerun': "pip install rerun-sdk, or the extra 'view' of this package (Python 3.11 and NumPy 2 "
              'or later; an environment of its own will do)',
     'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",

@@ -162,8 +162,8 @@ class StereoBag:
         return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
     def warnings(self, played: bool = False) -> list[str]:
-        """Sentences about images that are not rectified, messages that are missing because the
-        recording was cut off, and a truth that does not fit the pairs.
+        """Sentences about images that are not rectified, definitions that are not compared, and
+        a truth that does not fit the pairs.
 
         :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
         :raises StereoError: there is no pair, which is no error where ``played``; or none has a

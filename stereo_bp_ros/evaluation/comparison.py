@@ -193,7 +193,7 @@ def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any,
     """What the figures depend on and is not the same."""
     def facts(report: Mapping[str, Any]) -> dict[str, Any]:
         found = {key: report.get(key)
-                 for key in ('matcher', 'backend', 'repeat', 'workers', 'scheduler')}
+                 for key in ('matcher', 'backend', 'repeat', 'workers')}
         found['disparities searched'] = _searched(report)
         found['devices'] = devices_of(report)
         for room in ('settings', 'versions', 'machine'):

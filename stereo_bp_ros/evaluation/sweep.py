@@ -1,4 +1,4 @@
-"""Sweeps of settings: a grid or an optimiser, what is kept of a point, which one is chosen."""
+"""Sweeps of settings: the grid, what is kept of a point, which one is chosen."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import itertools
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import yaml
 
@@ -30,12 +30,8 @@ from stereo_bp_ros.evaluation.conditions import (
 )
 from stereo_bp_ros.evaluation.results import Summary
 
-if TYPE_CHECKING:
-    import optuna
-
 #: Points that a grid may have.
 MAX_POINTS = 10_000
-
 
 #: Last keys of the paths of figures whose greater value is the better one; of others less is.
 GREATER_IS_BETTER = frozenset((
@@ -44,23 +40,13 @@ GREATER_IS_BETTER = frozenset((
 #: Path of the time that a figure is weighed against.
 TIME = 'latency_ms.total.p50'
 
-#: Significant digits of a number that an optimiser proposes.
-DIGITS = 4
-
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """A setting and the values that are tried.
-
-    values:     one after another; of a span its two ends.
-    is_ordered: whether neighbours among the values are alike, as numbers of a range are.
-    is_span:    whether everything between the ends may be tried, too.
-    """
+    """A setting and the values that are tried one after another."""
 
     name: str
     values: tuple[Value, ...]
-    is_ordered: bool = False
-    is_span: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +99,7 @@ def swept_paths() -> dict[str, None]:
 
 
 def parse_axis(text: str) -> Axis:
-    """``NAME=FROM:TO:STEP`` or ``NAME=FROM:TO``, both ends included, or ``NAME=VALUE,VALUE``.
+    """``NAME=FROM:TO:STEP``, both ends included, or ``NAME=VALUE,VALUE``.
 
     :raises ValueError: one sentence that names the text: no such form, setting or value.
     """
@@ -126,14 +112,8 @@ def parse_axis(text: str) -> Axis:
         raise ValueError(f'--sweep {shown(text)}: a matcher has no setting {shown(name)}'
                          + did_you_mean(name, known))
     limits = words.split(':')
-    is_span = len(limits) == 2 and known[name].type in (int, float)
-    texts = (limits if is_span else
-             _range(text, limits) if len(limits) > 1 else words.split(','))
-    values = tuple(dict.fromkeys(known[name].parse(one) for one in texts))
-    if is_span and not float(values[0]) < float(values[-1]):
-        raise ValueError(f'--sweep {shown(text)} is not written NAME=FROM:TO, two numbers with '
-                         'FROM < TO')
-    return Axis(name, values, len(limits) > 1, is_span)
+    texts = _range(text, limits) if len(limits) > 1 else words.split(',')
+    return Axis(name, tuple(dict.fromkeys(known[name].parse(one) for one in texts)))
 
 
 def _range(text: str, limits: Sequence[str]) -> list[str]:
@@ -149,28 +129,15 @@ def _range(text: str, limits: Sequence[str]) -> list[str]:
     return [format(low + i * step, 'f') for i in range(count)]
 
 
-def check_axes(axes: Sequence[Axis]) -> list[str]:
-    """Their names.
+def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
+    """Every combination; the last axis changes first.
 
-    :raises ValueError: a setting is there twice.
+    :raises ValueError: a setting is there twice, or there are too many points.
     """
     names = [one.name for one in axes]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f'--sweep has the setting {name} twice')
-    return names
-
-
-def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
-    """Every combination; the last axis changes first.
-
-    :raises ValueError: a setting is there twice or has no step, or there are too many points.
-    """
-    names = check_axes(axes)
-    for one in axes:
-        if one.is_span:
-            raise ValueError(f'--sweep {one.name} is not written NAME=FROM:TO:STEP: without '
-                             'STEP it needs --trials')
     count = math.prod(len(one.values) for one in axes)
     if count > MAX_POINTS:
         raise ValueError(f'--sweep has {count} points, but at most {MAX_POINTS} are tried')
@@ -230,46 +197,6 @@ def cost(point: Point, figure: str) -> tuple[float, float]:
     value = point.figure(figure)
     assert value is not None
     return (-value if figure.rpartition('.')[2] in GREATER_IS_BETTER else value), point.time_ms
-
-
-def search(axes: Sequence[Axis], figure: str, seed: int, trials: int,
-           measure: Callable[[dict[str, Value]], Point | None]) -> None:
-    """Let an optimiser propose the points: few of them where a grid would have many.
-
-    A figure and the time are to be small, so that there is a Pareto front. Optuna's TPE for
-    several objectives (Ozaki et al. 2022, doi:10.1613/jair.1.13188) needs tens of points. The same
-    seed and answers give the same points, so that an interrupted search goes on where it was.
-
-    :param measure: of settings within the axes; None: they cannot be used.
-    :raises ValueError: a setting is there twice.
-    :raises ImportError: without optuna.
-    """
-    import optuna
-    check_axes(axes)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-    def objective(trial: optuna.Trial) -> tuple[float, float]:
-        point = measure({axis.name: _suggest(trial, axis) for axis in axes})
-        is_feasible = point is not None and point.figure(figure) is not None
-        trial.set_constraint('refused', 0.0 if is_feasible else 1.0)
-        return cost(point, figure) if point and is_feasible else (0.0, 0.0)
-
-    optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed),
-                        directions=['minimize', 'minimize']).optimize(objective, trials)
-
-
-def _suggest(trial: optuna.Trial, axis: Axis) -> Value:
-    first, last = axis.values[0], axis.values[-1]
-    if axis.is_span and isinstance(first, int) and isinstance(last, int):
-        step = 2 if MatcherConfig.settings()[axis.name].odd else 1
-        return trial.suggest_int(axis.name, first, last, step=step)
-    if axis.is_span:
-        low, high = float(first), float(last)
-        value = trial.suggest_float(axis.name, low, high)
-        return min(max(low, float(f'{value:.{DIGITS}g}')), high)
-    if axis.is_ordered:
-        return axis.values[trial.suggest_int(axis.name, 0, len(axis.values) - 1)]
-    return axis.values[trial.suggest_categorical(axis.name, range(len(axis.values)))]
 
 
 def pareto(points: Sequence[Point], figure: str) -> list[Point]:

@@ -69,8 +69,6 @@ def everything(sets, tmp_path_factory):
 
 @pytest.mark.parametrize('workers', [[], ['--workers', '1']])
 def test_what_was_done_before_an_error_is_reported(folder, tmp_path, capsys, workers):
-    for needed in ('distributed', 'cryptography') if workers else ():
-        pytest.importorskip(needed)
     path = folder / 'two' / 'right.png'
     path.write_bytes(path.read_bytes()[:-200])
     arguments = ['evaluate', str(folder), *FAST, *workers]

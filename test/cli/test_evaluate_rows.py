@@ -85,7 +85,6 @@ def test_a_sequence_of_numbered_frames_is_corrected(
 def test_a_line_says_what_was_measured_and_workers_find_the_same(
         folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str]
         ) -> None:
-    pytest.importorskip('distributed')
     rows = evaluate(folders[1.5, 0.2], 'measure', capsys)['rows']
     assert evaluate(folders[1.5, 0.2], 'measure', capsys, '--workers', '2')['rows'] == rows
     main(['evaluate', str(folders[1.5, 0.2]), *OPTIONS, '--set', 'row_correction=measure'])

@@ -121,28 +121,7 @@ def test_the_table_fits_marks_the_chosen_point_and_says_how_far_was_searched(
         assert words in told
 
 
-def test_a_search_measures_its_trials_and_goes_on_where_it_was(folder, capsys):
-    pytest.importorskip('optuna')
-    axes = ['--sweep', 'data_weight=0.05:0.15', '--sweep', 'levels=1:3', '--sweep', 'exact=false']
-    report = swept(capsys, folder, *axes, '--trials', '6', '--choose',
-                   'latency_ms.total.p50 <= 100000')
-    assert (report['measured'], len(report['points']), report['trials']) == (6, 6, 6)
-    front = [one for one in report['points'] if one['pareto']]
-    assert front
-    for one in front:       # nothing is faster and as good
-        ms, bad = cost(one)
-        assert not any(cost(other)[0] < ms and cost(other)[1] <= bad for other in report['points'])
-    assert load_parameter_file(report['preset'])['disparity_range'] == 16
-    again = swept(capsys, folder, *axes, '--trials', '8')
-    assert again['measured'] == 2
-    assert [one['changes'] for one in again['points'][:6]] == [
-        one['changes'] for one in report['points']]
-    plot = (folder.parent / 'sweep/sweep.svg').read_text()
-    assert '</svg>' in plot
-
-
 @pytest.mark.parametrize(('arguments', 'words'), [
-    (['--trials', '3'], '--trials is for --sweep'),
     (['--sweep', 'levels=1:2:1'], 'needs --output'),
     (['--sweep', 'levels=1:2', '--output', 'x'], 'is not written'),
     (['--sweep', 'levels=1', '--output', 'x', '--against', 'bm'], '--against exclude'),

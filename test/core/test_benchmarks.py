@@ -73,7 +73,6 @@ def test_a_helper_that_does_not_answer_is_named_with_the_reason(
 
 @pytest.mark.slow
 def test_an_evaluation_over_processes() -> None:
-    pytest.importorskip('distributed')
     done = start('scale', '--frames', 300, '--workers', 2)
     assert done.returncode == 0, done.stderr
     (alone, rate, *_), (two, other, relative, efficiency, *_) = rows(done.stdout)

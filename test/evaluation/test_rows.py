@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import rows
+from stereo_bp_ros.evaluation import rows, scale
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.rows import RowTracker, follows
 from stereo_bp_ros.evaluation.runs import Evaluation
@@ -139,7 +139,6 @@ def test_grey_values_are_those_of_an_image_whose_rows_match() -> None:
 
 
 def test_workers_undo_what_one_process_undoes() -> None:
-    scale = pytest.importorskip('stereo_bp_ros.evaluation.scale')
     scene = RoadSequence(width=320, height=160, max_disparity=30, rate_hz=5, frames=16,
                          misalignment=Misalignment(vertical_offset_px=LOWER_PX))
     sources = Sources([Input('street', scene)])

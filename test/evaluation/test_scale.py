@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import itertools
 import json
+import multiprocessing
 import os
 import pathlib
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 
@@ -23,20 +22,15 @@ from stereo_bp_ros.cli import evaluate_report, evaluate_scale
 from stereo_bp_ros.cli.evaluate_scale import for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import sources
+from stereo_bp_ros.evaluation import scale, sources
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, judge_all
+from test.cases import every
 
 pytest.importorskip('numba')
-dask = pytest.importorskip('dask')
-pytest.importorskip('distributed')
-pytest.importorskip('cryptography')
 bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 psutil = pytest.importorskip('psutil')
 
-from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
-from test.cases import every  # noqa: E402
 
 PAIRS = 16
 
@@ -48,7 +42,7 @@ COMMAND = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'evaluate', '--repeat
 
 #: Figures of two runs that differ: times, memory of the process, and what the machine was doing.
 OWN = {'times_ms', 'median_ms', 'stages_ms', 'latency_ms', 'device_ms', 'process_bytes', 'date',
-       'machine', 'workers', 'scheduler'}
+       'machine', 'workers'}
 
 
 @pytest.fixture(scope='module')
@@ -73,16 +67,6 @@ def bag(tmp_path_factory, textured_pair) -> pathlib.Path:
     return path
 
 
-@pytest.fixture
-def scheduler(cluster) -> Iterator[str]:
-    """Its address, for commands of this process: they have its keys."""
-    keys = cluster._client.security
-    with dask.config.set({f'distributed.comm.tls.{name}': getattr(
-            keys, 'tls_' + name.replace('.', '_').replace('-', '_'))
-            for name in ('ca-file', 'client.key', 'client.cert')}):
-        yield cluster.scheduler
-
-
 def scores(value: object) -> object:
     """The same without times."""
     if isinstance(value, dict):
@@ -101,24 +85,35 @@ def chunks_of(path: pathlib.Path, size: int) -> Iterator[sources.Chunk]:
     return sources.Sources(sources.inputs_of([path])).chunks(size)
 
 
-def spread(cluster: scale.Cluster, path: pathlib.Path, size: int = 3,
-           showing: object = None) -> Iterator[Result]:
-    return cluster.judge(scale.Plan({'sad': CONFIG}, method=METHOD, showing=showing),
-                         chunks_of(path, size))
+@contextlib.contextmanager
+def two(showing: object = None, method: Method = METHOD) -> Iterator[scale.Workers]:
+    with scale.Workers(scale.Plan({'sad': CONFIG}, method=method, showing=showing), 2) as workers:
+        yield workers
+
+
+def processes() -> set[str]:
+    """Ids of the workers there are."""
+    return {str(process.pid) for process in multiprocessing.active_children()}
 
 
 @pytest.mark.parametrize('kind', ['folder', 'bag'])
-def test_processes_find_what_one_process_finds_in_the_same_order(request, cluster, kind):
+def test_processes_find_what_one_process_finds_in_the_same_order(request, kind):
     path, method = request.getfixturevalue(kind), Method(repeat=1, consistency=True)
-    plan = scale.Plan({'sad': CONFIG}, method=method)
-    found = [scores(result.to_dict()) for result in cluster.judge(plan, chunks_of(path, 3))]
+    with two(method=method) as workers:
+        found = [scores(result.to_dict()) for result in workers.judge(chunks_of(path, 3))]
+        # An image is copied into memory that stays; linear algebra takes one thread.
+        wanted = {**scale.ONE_THREAD, **transport.kept_memory({})}
+        assert every(psutil.Process(int(pid)).environ().items() >= wanted.items()
+                     for pid in processes())
     # The first pair of a chunk is compared with the one before it.
     assert found == serial(path, method)
     assert len(found) == PAIRS
-    assert (cluster.backend, cluster.workers) == ('cpu', 2)
+    assert workers.backend == 'cpu'
+    assert not processes()
+    assert 'OMP_NUM_THREADS' not in os.environ
 
 
-def test_sums_over_many_pixels_do_not_depend_on_the_threads_of_a_process(cluster, tmp_path):
+def test_sums_over_many_pixels_do_not_depend_on_the_threads_of_a_process(tmp_path):
     # Workers have one for linear algebra; where there are more, it splits large sums.
     left = np.random.default_rng(0).integers(0, 256, (160, 240), np.uint8)
     right = np.array([np.roll(row, -(y // 12)) for y, row in enumerate(left)])     # a road
@@ -127,8 +122,8 @@ def test_sums_over_many_pixels_do_not_depend_on_the_threads_of_a_process(cluster
         for index in range(3):
             files.write_image(tmp_path / side / f'{10**18 + index}.png', image)
     method = Method(repeat=1, consistency=True)
-    found = [scores(one.to_dict()) for one in cluster.judge(
-        scale.Plan({'sad': CONFIG}, method=method), chunks_of(tmp_path, 2))]
+    with two(method=method) as workers:
+        found = [scores(one.to_dict()) for one in workers.judge(chunks_of(tmp_path, 2))]
     assert found == serial(tmp_path, method)
     assert every(one['consistency']['road_rms'] for one in found)
 
@@ -140,40 +135,33 @@ class Collector:
         return self
 
 
-class Slow(Collector):
-    """Writes the process and the object that has judged a pair; delays the first ones."""
+class Waits(Collector):
+    """Writes the process that has judged a pair; one pair waits for another process."""
 
-    def __init__(self, folder: pathlib.Path, seconds: float, slow: str = '') -> None:
+    def __init__(self, folder: pathlib.Path, name: str) -> None:
         self.folder = folder
-        self.seconds = seconds
-        self.slow = slow
+        self.name = name
 
     def collect(self, place, evaluation, matched) -> None:
-        with open(self.folder / f'{matched.result.name}.{os.getpid()}', 'a') as file:
-            file.write('.')
-        if not self.slow or matched.result.name == self.slow:
-            time.sleep(self.seconds)
+        (self.folder / f'{matched.result.name}.{os.getpid()}').touch()
+        deadline = time.monotonic() + 60
+        while matched.result.name == self.name and time.monotonic() < deadline and len(
+                {path.suffix for path in self.folder.iterdir()}) < 2:
+            time.sleep(0.05)
 
 
-def test_results_wait_for_those_before_them(cluster, folder, tmp_path):
+def test_results_wait_for_those_before_them_and_few_chunks_are_under_way(folder, tmp_path):
     slow = sorted(path.stem for path in (folder / 'left').iterdir())[1]
-    slowed = Slow(tmp_path, 0.5, slow)
-    found = [result.name for result in spread(cluster, folder, showing=slowed)]
+    taken, found, most = [], [], 0
+    with two(Waits(tmp_path, slow)) as workers:
+        chunks = (taken.append(chunk.start) or chunk for chunk in chunks_of(folder, 1))
+        for result in workers.judge(chunks):
+            found.append(result.name)
+            most = max(most, len(taken) - len(found))
+        assert {path.suffix[1:] for path in tmp_path.iterdir()} == processes()
     assert found == sorted(found)
-    processes = {path.name.split('.')[1] for path in tmp_path.iterdir()}
-    assert processes == {str(pid) for pid in cluster.processes}
-
-
-def test_only_a_few_chunks_are_under_way(cluster, folder):
-    taken = []
-    chunks = chunks_of(folder, 1)
-    plan = scale.Plan({'sad': CONFIG}, method=METHOD)
-    watched = (taken.append(chunk.start) or chunk for chunk in chunks)
-    most = 0
-    for number, _ in enumerate(cluster.judge(plan, watched), 1):
-        most = max(most, len(taken) - number)
-    assert most <= scale.CHUNKS_PER_WORKER * 2
     assert len(taken) == PAIRS
+    assert most <= scale.CHUNKS_PER_WORKER * 2
 
 
 class Deadly(Collector):
@@ -190,15 +178,15 @@ class Deadly(Collector):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_chunk_of_a_killed_worker_is_done_again(cluster, folder, tmp_path):
-    deadly = Deadly(tmp_path, str(10**18 + 8), times=1)
-    found = [scores(result.to_dict()) for result in spread(cluster, folder, showing=deadly)]
+def test_a_chunk_of_a_killed_worker_is_done_again(folder, tmp_path):
+    with two(Deadly(tmp_path, str(10**18 + 8), times=1)) as workers:
+        found = [scores(result.to_dict()) for result in workers.judge(chunks_of(folder, 3))]
+        killed, = tmp_path.iterdir()
+        assert killed.name not in processes()
     assert found == serial(folder)
-    killed, = tmp_path.iterdir()
-    assert int(killed.name) not in cluster.processes
 
 
-def test_an_error_names_the_pair_behind_those_that_are_sound(cluster, folder, tmp_path):
+def test_an_error_names_the_pair_behind_those_that_are_sound(folder, tmp_path):
     for side in ('left', 'right'):
         (tmp_path / side).mkdir()
         for path in (folder / side).iterdir():
@@ -206,12 +194,11 @@ def test_an_error_names_the_pair_behind_those_that_are_sound(cluster, folder, tm
     names = sorted(path.name for path in (folder / 'right').iterdir())
     (tmp_path / 'right' / names[9]).unlink()
     (tmp_path / 'right' / names[9]).write_bytes(b'no image')
-    found = spread(cluster, tmp_path)
-    assert len(list(itertools.islice(found, 9))) == 9
-    with pytest.raises(StereoError, match=rf'^pair 10 .*{names[9]} cannot be read: this is an un'):
-        next(found)
-    # The workers go on with the next evaluation.
-    assert len(list(spread(cluster, folder))) == PAIRS
+    with two() as workers:
+        found = workers.judge(chunks_of(tmp_path, 3))
+        assert len(list(itertools.islice(found, 9))) == 9
+        with pytest.raises(StereoError, match=rf'^pair 10 .*{names[9]} cannot be read: this is'):
+            next(found)
 
 
 class Refuses(Collector):
@@ -221,82 +208,46 @@ class Refuses(Collector):
         raise KeyError(matched.result.name)
 
 
-def test_a_failure_that_nobody_has_foreseen_is_a_line_as_well(cluster, folder):
-    with pytest.raises(StereoError, match='behind pair 0: KeyError'):
-        list(spread(cluster, folder, showing=Refuses()))
+def test_a_failure_that_nobody_has_foreseen_is_a_line_as_well(folder):
+    with (two(Refuses()) as workers,
+          pytest.raises(StereoError, match='behind pair 0: KeyError')):
+        list(workers.judge(chunks_of(folder, 3)))
 
 
-def test_workers_keep_freed_memory(cluster):
-    environments = [psutil.Process(pid).environ() for pid in cluster.processes]
-    assert [{name: int(found[name]) for name in transport.KEPT_MEMORY}
-            for found in environments] == 2 * [
-                {name: size for name, (_, size) in transport.KEPT_MEMORY.items()}]
-
-
-def test_an_engine_stays_from_chunk_to_chunk(cluster, folder, tmp_path, monkeypatch):
+def test_an_engine_stays_from_chunk_to_chunk(folder, monkeypatch):
     made = []
     monkeypatch.setattr(scale, 'Evaluation', lambda *arguments: (
         made.append(1), Evaluation(*arguments))[1])
-    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD), 'name')
-    judge.setup(type('Worker', (), {'name': 0}))
+    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD))
     found = [judge.judge(chunk) for chunk in chunks_of(folder, 5)]
     assert sum(len(one.results) for one in found) == PAIRS
     assert len(made) == 1
-    judge.teardown(None)
-
-
-def test_a_worker_ends_without_waiting_for_the_pair_in_progress(folder, monkeypatch):
-    """Of the chunk it hands out no part as the whole."""
-    begun, ends = threading.Event(), threading.Event()
-    closed = []
-
-    class Stays:
-        def __deepcopy__(self, memo):
-            return self
-
-        def collect(self, place, evaluation, matched):
-            begun.set()
-            ends.wait(60)
-
-    monkeypatch.setattr(Evaluation, 'close', lambda evaluation: closed.append(evaluation))
-    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, showing=Stays()), 'name')
-    judge.setup(type('Worker', (), {'name': 0}))
-    chunk = next(chunks_of(folder, 5))
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        stopped = pool.submit(judge.judge, chunk)
-        assert begun.wait(60)
-        judge.teardown(None)
-        assert not closed                   # it matches still
-        ends.set()
-        for done in (stopped.result(60), judge.judge(chunk)):
-            assert (done.results, done.stopped, done.error) == ([], True, '')
-    assert len(closed) == 1
+    judge.ended.set()           # the command has ended: nobody takes the rest
+    assert judge.judge(next(chunks_of(folder, 5))).results == []
 
 
 def test_the_command_spreads_several_paths_over_processes_of_its_own(
-        cluster, bag, folder, capsys, monkeypatch):
-    started, kept = [], []
-    monkeypatch.setattr(scale, 'Cluster', lambda *asked: (
-        started.append(asked), contextlib.nullcontext(cluster))[1])
+        bag, folder, tmp_path, capsys, monkeypatch):
+    kept = []
     monkeypatch.setattr(transport, 'keep_freed_memory', lambda: kept.append(True))
-    arguments = [bag, folder, '--limit', '4', '--consistency']
-    found = report_of(capsys, *arguments, '--workers', '2')
-    assert started == [(2, '')]
-    monkeypatch.setitem(sys.modules, 'distributed', None)       # one worker is this process
+    arguments = [bag, folder, '--limit', '5', '--consistency', '--output']
+    found = report_of(capsys, *arguments, tmp_path / 'report', '--workers', '2')
     kept.clear()
-    alone = report_of(capsys, *arguments, '--workers', '1')
+    alone = report_of(capsys, *arguments, tmp_path / 'alone', '--workers', '1')
     assert kept == [True]
     assert (found['workers'], alone['workers'], alone['settings']['num_threads']) == (2, 1, 1)
     assert scores(found) == scores(alone)
     assert list(found['by_input']) == [bag.name, folder.name]
+    shown, shown_alone = (pictures(tmp_path / name) for name in ('report', 'alone'))
+    assert len([title for title in shown if title.startswith('image, disparity')]) == 10
+    assert shown == shown_alone
 
 
 def test_workers_take_the_devices_in_turn():
     plan = scale.Plan({'one': CONFIG, 'two': CONFIG.replace(device_id=1)}, devices=2)
     assert [plan.configs_of(worker)['one'].device_id for worker in range(4)] == [0, 1, 0, 1]
     assert plan.configs_of(3)['two'].device_id == 1
-    # Workers of another's cluster, and a machine without devices, take what is configured.
-    assert plan.configs_of('tcp://host:40000') == plan.configs
+    # A machine without devices takes what is configured.
     assert scale.Plan(plan.configs).configs_of(1) == plan.configs
 
 
@@ -315,20 +266,6 @@ def pictures(output: pathlib.Path) -> dict[str, str]:
     return found
 
 
-def test_the_command_reports_the_same_from_a_cluster_that_is_there(scheduler, folder,
-                                                                   tmp_path, capsys):
-    found = report_of(capsys, folder, '--scheduler', scheduler, '--limit', '9', '--output',
-                      tmp_path / 'report')
-    alone = report_of(capsys, folder, '--set', 'num_threads=1', '--limit', '9', '--output',
-                      tmp_path / 'alone')
-    assert found['settings']['num_threads'] == 1
-    assert (found['scheduler'], alone['scheduler']) == (scheduler, '')
-    assert scores(found) == scores(alone)
-    shown, shown_alone = (pictures(tmp_path / name) for name in ('report', 'alone'))
-    assert len([title for title in shown if title.startswith('image, disparity')]) == 9
-    assert shown == shown_alone
-
-
 def workers_of(command: psutil.Process) -> list[psutil.Process]:
     """Processes that it has started to compute."""
     found = []
@@ -339,15 +276,15 @@ def workers_of(command: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.slow      # workers end again and again, and others start
-def test_a_chunk_that_ends_worker_after_worker_ends_the_command(cluster, scheduler, folder,
-                                                                tmp_path, monkeypatch, capsys):
+@pytest.mark.slow      # workers end, and others start
+def test_a_chunk_that_ends_worker_after_worker_ends_the_command(folder, tmp_path, monkeypatch,
+                                                                capsys):
     killed = tmp_path / 'killed'
     killed.mkdir()
     monkeypatch.setattr(evaluate_scale, 'Showing',
                         lambda count: Deadly(killed, str(10**18 + 8), times=10))
     monkeypatch.setattr(evaluate_report, 'write_html', lambda *_: None)     # it shows nothing
-    arguments = [*COMMAND[3:], str(folder), '--scheduler', scheduler]
+    arguments = [*COMMAND[3:], str(folder), '--workers', '2']
     assert main([*arguments, '--output', str(tmp_path / 'report')]) == 2
     captured = capsys.readouterr()
     stopped = f'pairs 8 to 9 of {folder} have ended one worker after another'
@@ -355,13 +292,12 @@ def test_a_chunk_that_ends_worker_after_worker_ends_the_command(cluster, schedul
     report = json.loads((tmp_path / 'report' / 'report.json').read_text())
     assert report['stopped'].startswith(stopped)
     assert len(report['pairs']) == 7
-    assert 1 < len(list(killed.iterdir())) <= 4
-    # Workers that have replaced them go on with the next evaluation.
-    assert len(list(spread(cluster, folder))) == PAIRS
+    assert len(list(killed.iterdir())) >= 2
+    assert not processes()
 
 
 def test_a_worker_has_one_thread_unless_it_is_told_a_number():
-    alone, many = (type('Options', (), {'workers': workers, 'scheduler': ''})
+    alone, many = (type('Options', (), {'workers': workers})
                    for workers in (0, 4))
     threads = [for_workers(options, CONFIG.replace(num_threads=number)).num_threads
                for options in (alone, many) for number in (0, 3)]

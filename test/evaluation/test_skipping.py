@@ -14,17 +14,14 @@ import pytest
 from stereo_bp_ros import Calibration, MatcherConfig, files
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import sources
+from stereo_bp_ros.evaluation import scale, sources
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.runs import Evaluation, Skipped, judge_all
 from test.cases import slow
 
 pytest.importorskip('numba')
-pytest.importorskip('distributed')
-pytest.importorskip('cryptography')
 bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 
-from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
 from test.cli.recordings import rewritten  # noqa: E402  (needs rosbags)
 
 PAIRS = 12
@@ -76,7 +73,7 @@ def figures(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize('kind', ['bag', *slow('folder')])
-def test_processes_leave_out_what_one_process_does(tmp_path, pairs, cluster, kind):
+def test_processes_leave_out_what_one_process_does(tmp_path, pairs, kind):
     path = damaged(kind, write(kind, tmp_path / 'sound', pairs), tmp_path / 'damaged')
     source = sources.Sources(sources.inputs_of([path]))
     method = Method(repeat=1, consistency=True, skip_unreadable=True)
@@ -89,13 +86,15 @@ def test_processes_leave_out_what_one_process_does(tmp_path, pairs, cluster, kin
     assert [one['name'] for one in alone] == [
         name for index, name in enumerate(names) if index not in BAD]
     plan = scale.Plan({'sad': CONFIG}, method=method)
-    found = [one.to_dict() for one in cluster.judge(plan, source.chunks(3))]
-    assert [one.name for one in cluster.skipped] == [one.name for one in skipped]
+    with scale.Workers(plan, 2) as workers:
+        found = [one.to_dict() for one in workers.judge(source.chunks(3))]
+    assert [one.name for one in workers.skipped] == [one.name for one in skipped]
     assert list(map(figures, found)) == list(map(figures, alone))
     # Without that the first of them ends it.
     plan = scale.Plan({'sad': CONFIG}, method=Method(repeat=1))
-    with pytest.raises(StereoError, match=r'^pair 4 \(1000000000300000000\): '):
-        list(cluster.judge(plan, source.chunks(3)))
+    with (scale.Workers(plan, 2) as workers,
+          pytest.raises(StereoError, match=r'^pair 4 \(1000000000300000000\): ')):
+        list(workers.judge(source.chunks(3)))
 
 
 @pytest.mark.parametrize('kind', ['folder', *slow('bag')])

@@ -24,9 +24,8 @@ TOOLS = {'workspace', 'test', 'docs'}
 MODULES = {'opencv-python-headless': 'cv2', 'PyYAML': 'yaml', 'nvidia-ml-py': 'pynvml',
            'cupy-cuda12x': 'cupy', 'rerun-sdk': 'rerun', 'cupy-cuda13x': 'cupy'}
 
-#: Nothing imports these: what builds, a library that is loaded by its file, the middleware, and
-#: what Dask makes its keys with.
-NOT_IMPORTED = {'setuptools', 'tbb', 'rmw_fastrtps_cpp', 'cryptography'}
+#: Nothing imports these: what builds, a library that is loaded by its file, and the middleware.
+NOT_IMPORTED = {'setuptools', 'tbb', 'rmw_fastrtps_cpp'}
 
 Row = dict[str, str]
 

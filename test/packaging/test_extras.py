@@ -143,9 +143,6 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
     for arguments, extra in (
             (('match', 'inputs/pair/left.png', 'inputs/pair/right.png'), 'cpu'),
             (('tune',), 'cpu'), (('evaluate', 'inputs/bag'), 'evaluation'),
-            (('evaluate', 'inputs/pair', '--workers', '2'), 'scale'),
-            (('evaluate', 'inputs/pair', '--sweep', 'levels=1:2', '--trials', '2', '--output',
-              'search'), 'search'),
             (('benchmark', 'papers', '--output', 'papers'), 'cpu'),
             (('replay', 'inputs/bag'), 'ros'), (('demo',), 'ros'), (('status',), 'ros'),
             (('param', 'list'), 'ros'),
