@@ -16,7 +16,7 @@ import re
 import threading
 import time
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,9 @@ class Watch:
         self._wanted = {f'/{name.strip("/")}' for name in namespaces}
         self._context = context or Context()
         self._is_own = context is None
+        #: The thread for messages adds to it while others read.
         self._cameras: dict[str, Camera] = {}
+        self._failures: dict[str, str] = {}
         self._arrived, self._closing = threading.Event(), threading.Event()
 
     def __enter__(self) -> Watch:
@@ -128,14 +130,14 @@ class Watch:
     @property
     def names(self) -> list[str]:
         """Of the cameras that are shown."""
-        return sorted(camera.name for camera in self._cameras.values())
+        return sorted(camera.name for camera in list(self._cameras.values()))
 
     @property
     def summary(self) -> str:
         """How many frames were shown, in words."""
         return ', '.join(
             f'{camera.name}: {camera.shown} of {camera.received} disparity images shown'
-            for camera in self._cameras.values())
+            for camera in list(self._cameras.values()))
 
     def wait_for_nodes(self, seconds: float) -> None:
         """Until every node that is wanted is there.
@@ -165,7 +167,7 @@ class Watch:
                 time.sleep(0.05)
 
     def _missing(self) -> list[str]:
-        there = {node.rpartition('/')[0] or '/' for node in self._cameras}
+        there = {node.rpartition('/')[0] or '/' for node in list(self._cameras)}
         return sorted(self._wanted - there)
 
     def _publishers(self) -> list[tuple[str, str, str]]:
@@ -244,15 +246,26 @@ class Watch:
                     while waiting and not self._closing.is_set():
                         self._show_one(camera, kind, *waiting.popleft())
             while self._diagnostics:
-                self._show_diagnostics(deserialize_message(
-                    self._diagnostics.popleft(), DiagnosticArray))
+                with self._telling_of('/diagnostics'):
+                    self._show_diagnostics(deserialize_message(
+                        self._diagnostics.popleft(), DiagnosticArray))
             # The next round takes what is the latest by then.
-            while not self._sink.flush() and not self._closing.is_set():
+            while not self._sink.flush() and not self._closing.wait(0.1):
                 pass
 
-    def _show_one(self, camera: Camera, kind: str, message: type, data: bytes) -> None:
+    @contextlib.contextmanager
+    def _telling_of(self, topic: str) -> Iterator[None]:
         """A message that others send may be anything: it is named, and the next one shown."""
         try:
+            yield
+        except Exception as error:
+            text = f'{topic} cannot be shown: {printable(str(error))}'
+            if self._failures.get(topic) != text:
+                self._failures[topic] = text
+                _log.warning(text)
+
+    def _show_one(self, camera: Camera, kind: str, message: type, data: bytes) -> None:
+        with self._telling_of(camera.topics[kind]):
             found = deserialize_message(data, message)
             stamp_ns = header_stamp(found)
             if stamp_ns > camera.stamp_ns or stamp_ns < camera.stamp_ns - 10**9:
@@ -260,11 +273,6 @@ class Watch:
                 camera.frame += 1
             self._sink.at(camera.frame, stamp_ns)
             getattr(self, f'_show_{kind}')(camera, found)
-        except Exception as error:
-            text = f'{camera.topics[kind]} cannot be shown: {printable(str(error))}'
-            if camera.told.get(kind) != (2, text):
-                camera.told[kind] = 2, text
-                _log.warning(text)
 
     def _show_left(self, camera: Camera, message: Any) -> None:
         if isinstance(message, CompressedImage):

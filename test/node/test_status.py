@@ -47,6 +47,15 @@ def test_its_json_has_the_counters_rate_latency_and_device_of_the_node(
     assert lines['state'].startswith('active, ')
 
 
+def test_what_a_node_that_configures_does_not_know_is_not_known(
+        counted: dict[str, int], capsys: pytest.CaptureFixture[str]) -> None:
+    main(['status', '--json', '--wait', '60'])
+    found, = json.loads(capsys.readouterr().out).values()
+    assert dict(status.lines(found))['preset'] == 'none, 0 to 7 px, 64 x 48'
+    nothing = dict.fromkeys(('preset', 'disparities', 'size'))
+    assert dict(status.lines(found | nothing))['preset'] == 'not known'
+
+
 def test_its_table_is_printed_once_where_nobody_looks(
         counted: dict[str, int], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['status', '--wait', '60']) in (0, 1)

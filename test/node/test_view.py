@@ -15,6 +15,8 @@ import pytest
 
 pytest.importorskip('rclpy')
 pytest.importorskip('rerun')
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+
 from stereo_bp_ros import files
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.replay.viewing import Sink
@@ -68,6 +70,28 @@ def test_a_node_loses_nothing_by_a_viewer_and_counts_the_same_without(
     assert stamps == sorted(stamps)
     assert value(found[f'{name}/camera'][0], 'resolution') == [W, H]
     assert '| device | ok | active on cpu' in value(found[f'{name}/status'][-1], 'text')
+
+
+def test_diagnostics_that_mean_nothing_are_named_and_the_next_ones_shown(
+        client: Client, textured_pair: Callable[..., Any], tmp_path: pathlib.Path,
+        caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / 'run.rrd'
+    publisher = client.node.create_publisher(DiagnosticArray, '/diagnostics', 10)
+    strange = DiagnosticStatus(name='/stereo_bp: input', level=b'\x07', message='strange',
+                               values=[KeyValue(key='memory', value='.')])
+    with Sink(file=path) as sink, Watch(sink, context=client.context) as watch:
+        watch.wait_for_nodes(LIMIT)
+        client.wait_until(lambda: client.node.count_subscribers('/diagnostics') > 1, LIMIT, 'it')
+        for _ in range(3):
+            publisher.publish(DiagnosticArray(status=[strange]))
+            time.sleep(0.1)
+        client.wait_until(lambda: caplog.messages, LIMIT, 'a warning')
+        play(client, textured_pair, 3)
+        client.wait_until(lambda: watch.summary.endswith('3 disparity images shown'), LIMIT, '3')
+    said, = caplog.messages
+    assert said.startswith('/diagnostics cannot be shown: ')
+    name, = watch.names
+    assert len(rows(path)[f'{name}/disparity']) == 3
 
 
 def test_a_short_replay_is_recorded_from_its_first_answers_on(
