@@ -66,12 +66,14 @@ class Camera:
     name: its namespace, or its own name; of all that is sent about it.
     node: fully qualified.
     topics: those found so far, by what they show.
+    inputs: keys of its status input: its topics, in their order.
     received, shown: disparity images.
     """
 
     name: str
     node: str
     topics: dict[str, str] = dataclasses.field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
     received: int = 0
     shown: int = 0
     stamp_ns: int = 0
@@ -203,10 +205,15 @@ class Watch:
                 for topic, _ in published:
                     if topic.endswith(f'/{end}'):
                         self._add(camera, kind, topic, message)
-            for topic, kinds in self._node.get_subscriber_names_and_types_by_node(name, namespace):
-                for one in (Image, CompressedImage):
-                    if f'sensor_msgs/msg/{one.__name__}' in kinds and 'left' in topic:
-                        self._add(camera, 'left', topic, one)
+            images = {topic: one for topic, kinds in
+                      self._node.get_subscriber_names_and_types_by_node(name, namespace)
+                      for one in (Image, CompressedImage)
+                      if f'sensor_msgs/msg/{one.__name__}' in kinds}
+            # Cameras have names of their own, e.g. infra1: the node tells the left one first.
+            for topic in (*camera.inputs, *(
+                    one for one in images if 'left' in one.removeprefix(namespace))):
+                if topic in images:
+                    self._add(camera, 'left', topic, images[topic])
 
     def _add(self, camera: Camera, kind: str, topic: str, message: type) -> None:
         if kind in camera.topics or kind in self._without:
@@ -319,6 +326,8 @@ class Watch:
                 one for one in message.status if one.name.startswith(f'{camera.node}: ')])
             if not own.status:
                 continue
+            camera.inputs = next((tuple(pair.key for pair in one.values) for one in own.status
+                                  if one.name.endswith(': input')), ())
             self._sink.at(camera.frame, header_stamp(message))
             values = {pair.key: pair.value for one in own.status for pair in one.values}
             counters = frames.counters(own)

@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip('rclpy')
 from stereo_bp_ros.cli import status
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.replay import statuses
+from stereo_bp_ros.replay.statuses import Statuses
 from test.node.client import Client
 
 pytestmark = pytest.mark.ros
@@ -54,6 +56,17 @@ def test_what_a_node_that_configures_does_not_know_is_not_known(
     assert dict(status.lines(found))['preset'] == 'none, 0 to 7 px, 64 x 48'
     nothing = dict.fromkeys(('preset', 'disparities', 'size'))
     assert dict(status.lines(found | nothing))['preset'] == 'not known'
+
+
+def test_a_node_that_reports_no_more_is_stale(
+        counted: dict[str, int], client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Statuses(client.context) as found:
+        found.find(60)
+        assert next(iter(found.figures().values()))['level'] != 'stale'
+        monkeypatch.setattr(statuses, 'STALE_S', -1.0)
+        figures, = found.figures().values()
+        assert (figures['level'], figures['published']) == ('stale', counted['published'])
+        assert figures['state'].startswith('no report for ')
 
 
 def test_its_table_is_printed_once_where_nobody_looks(
