@@ -163,11 +163,13 @@ def _rows_report(pair: Pair, state: RowState) -> dict[str, Any]:
         for name, term, sigma, scale, place in zip(
             TERMS, state.estimate.terms, state.sigmas, scales, PLACES, strict=True)}
     found['explained'] = pair_rows.describe(state.estimate)
+    if pair.calibration is None:        # the angles go by the focal length
+        return found
     # As of rectified images: their K is that of P.
     focal, cx, cy = state.estimate.focal_px, state.estimate.cx, state.estimate.cy
     k = [focal, 0.0, cx, 0.0, focal, cy, 0.0, 0.0, 1.0]
     info = corrected_info(types.SimpleNamespace(r=list(IDENTITY), k=k), state.estimate)
-    shift = -focal * pair.calibration.baseline_m if pair.calibration else None
+    shift = -focal * pair.calibration.baseline_m
     found['right'] = {'r': list(info.r), 'k': list(info.k),
                       'p': [focal, 0.0, cx, shift, 0.0, focal, cy, 0.0, 0.0, 0.0, 1.0, 0.0]}
     return found
@@ -208,10 +210,10 @@ def _print(report: dict[str, Any]) -> None:
         lines.append(f'What explains the rows: the right camera shows things '
                      f'{report["explained"]}'
                      + (f' ({state["reason"]})' if state['reason'] else '') + '.')
-        for name in ('r', 'k', 'p'):
-            numbers = [value for value in report['right'][name] if value is not None]
-            if len(numbers) == len(report['right'][name]):
-                lines.append(f'right {name.upper()}: ' + ', '.join(f'{x:.9g}' for x in numbers))
+        lines += [f'right {name.upper()}: ' + ', '.join(f'{x:.9g}' for x in numbers)
+                  for name, numbers in (report['right'] or {}).items()]
+        if not report['right']:
+            lines.append('Without a calibration beside the images there are no R and K.')
     lines.append(_yaw_text(report))
     shared.say(*lines)
 

@@ -26,6 +26,8 @@ from stereo_bp_ros.cli import options as shared
 HELP = 'how running nodes are: input, rate, latency, drops, device, warnings'
 NEEDS = ('rclpy',)
 
+NOT_KNOWN = 'not known'
+
 COLOURS = {'ok': '', 'warning': 'yellow', 'error': 'red', 'stale': 'red'}
 
 
@@ -69,12 +71,17 @@ def lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             ('latency', f'p50 {_with(latency["p50"], "ms")}, p99 {_with(latency["p99"], "ms")}'),
             ('published', f'{found["published"]} of {found["pairs"]} pairs'),
             ('dropped since the start', ', '.join(drops) or 'none'),
-            ('preset', f'{found["preset"]}, {found["disparities"]} px, {found["size"]}'),
+            ('preset', ', '.join(filter(None, (
+                found['preset'], _with_px(found['disparities']), found['size']))) or NOT_KNOWN),
             ('vertical offset', _with(found['vertical_offset_px'], 'px'))]
 
 
 def _with(value: float | None, unit: str) -> str:
-    return 'not known' if value is None else f'{value:.1f} {unit}'
+    return NOT_KNOWN if value is None else f'{value:.1f} {unit}'
+
+
+def _with_px(disparities: str | None) -> str | None:
+    return disparities and f'{disparities} px'
 
 
 def _table(node: str, found: Mapping[str, Any]) -> Table:

@@ -110,6 +110,8 @@ def opened(options: argparse.Namespace, *, waits: bool = True) -> Iterator[Sink 
                   points_every=options.thin_points,
                   is_open=(lambda: viewer.is_open) if viewer else (lambda: True)) as sink:
             yield sink
+        if options.save and options.save.is_file():
+            say(f'Wrote view: {options.save}')
         if viewer and waits:
             viewer.wait()
         elif viewer:

@@ -72,12 +72,14 @@ def measure_rows(pair: Pair, config: MatcherConfig) -> np.ndarray:
 
 def describe(correction: RowCorrection) -> str:
     """What moved the right camera, in words."""
-    offset, roll, scale, keystone, _ = correction.terms
+    offset, roll, scale, keystone, pitch = correction.terms
+    u, v = correction.cx / correction.focal_px, correction.cy / correction.focal_px
     parts = {f'{abs(offset):.2f} px {"lower" if offset > 0 else "higher"}': offset,
              f'rolled by {math.degrees(math.atan(roll / correction.focal_px)):.2f} degrees': roll,
              f'focal length {100 * scale / correction.focal_px:+.2f} %'
              + ('' if correction.columns else ' in rows'): scale,
-             f'keystone {keystone:+.2f} px at u v = 1': keystone}
+             f'keystone {keystone * u * v:+.2f} px in the corners': keystone,
+             f'pitch {pitch * v * v:+.2f} px at the upper and lower edges': pitch}
     return ', '.join(text for text, value in parts.items() if value) or 'not moved'
 
 

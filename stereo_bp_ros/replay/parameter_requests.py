@@ -22,6 +22,10 @@ from stereo_bp_ros.errors import StereoError, shown
 AGAIN_S = 2.0
 
 
+#: What a parameter of a type takes, in words.
+KINDS = {bool: 'true or false', int: 'a whole number', float: 'a number'}
+
+
 class RemoteParameters:
     """The parameters of another node; ``node`` is spun by somebody else.
 
@@ -59,6 +63,8 @@ class RemoteParameters:
         value = text if isinstance(now, str) else scalar(text)
         if isinstance(now, float) and type(value) is int:
             value = float(value)
+        if type(now) in KINDS and type(value) is not type(now):
+            raise StereoError(f'{name} takes {KINDS[type(now)]}, not {shown(text)}')
         if type(value) is int and not -2**63 <= value < 2**63:
             raise StereoError(f'{name} cannot be {shown(text)}: whole numbers of ROS have 64 bits')
         result, = self._ask(SetParameters, 'set_parameters', parameters=[

@@ -21,6 +21,9 @@ from stereo_bp_ros.errors import StereoError, printable
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.stamps import header_stamp
 
+#: Seconds without a report of a node, which come once a second, from which on it is stale.
+STALE_S = 5.0
+
 #: The statuses of a node, and the words of their levels.
 NAMES = ('input', 'pairing', 'latency', 'device')
 LEVELS = ('ok', 'warning', 'error', 'stale')
@@ -39,6 +42,7 @@ class Statuses:
         self._context = context or Context()
         self._is_own = context is None
         self._reports: dict[str, tuple[Report | None, Report]] = {}
+        self._arrived_s: dict[str, float] = {}
         self._closing = threading.Event()
 
     def __enter__(self) -> Statuses:
@@ -77,6 +81,7 @@ class Statuses:
         for node, statuses in found.items():
             if set(statuses) == set(NAMES):
                 _, before = self._reports.get(node, (None, None))
+                self._arrived_s[node] = time.monotonic()
                 self._reports[node] = before, (header_stamp(message), statuses)
 
     def find(self, seconds: float, namespaces: Sequence[str] = ()) -> list[str]:
@@ -104,8 +109,14 @@ class Statuses:
     def figures(self, namespaces: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
         """Of each node in these namespaces (none: all): ``figures_of``."""
         wanted = set(map(_absolute, namespaces))
-        return {node: figures_of(*reports) for node, reports in sorted(self._reports.items())
-                if not wanted or _namespace(node) in wanted}
+        found = {}
+        for node, reports in sorted(self._reports.items()):
+            if not wanted or _namespace(node) in wanted:
+                found[node] = figures_of(*reports)
+                silent_s = time.monotonic() - self._arrived_s[node]
+                if silent_s > STALE_S:
+                    found[node] |= {'level': 'stale', 'state': f'no report for {silent_s:.0f} s'}
+        return found
 
 
 def _absolute(namespace: str) -> str:

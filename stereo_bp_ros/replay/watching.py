@@ -16,7 +16,7 @@ import re
 import threading
 import time
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,12 +66,14 @@ class Camera:
     name: its namespace, or its own name; of all that is sent about it.
     node: fully qualified.
     topics: those found so far, by what they show.
+    inputs: keys of its status input: its topics, in their order.
     received, shown: disparity images.
     """
 
     name: str
     node: str
     topics: dict[str, str] = dataclasses.field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
     received: int = 0
     shown: int = 0
     stamp_ns: int = 0
@@ -96,7 +98,9 @@ class Watch:
         self._wanted = {f'/{name.strip("/")}' for name in namespaces}
         self._context = context or Context()
         self._is_own = context is None
+        #: The thread for messages adds to it while others read.
         self._cameras: dict[str, Camera] = {}
+        self._failures: dict[str, str] = {}
         self._arrived, self._closing = threading.Event(), threading.Event()
 
     def __enter__(self) -> Watch:
@@ -128,14 +132,14 @@ class Watch:
     @property
     def names(self) -> list[str]:
         """Of the cameras that are shown."""
-        return sorted(camera.name for camera in self._cameras.values())
+        return sorted(camera.name for camera in list(self._cameras.values()))
 
     @property
     def summary(self) -> str:
         """How many frames were shown, in words."""
         return ', '.join(
             f'{camera.name}: {camera.shown} of {camera.received} disparity images shown'
-            for camera in self._cameras.values())
+            for camera in list(self._cameras.values()))
 
     def wait_for_nodes(self, seconds: float) -> None:
         """Until every node that is wanted is there.
@@ -165,7 +169,7 @@ class Watch:
                 time.sleep(0.05)
 
     def _missing(self) -> list[str]:
-        there = {node.rpartition('/')[0] or '/' for node in self._cameras}
+        there = {node.rpartition('/')[0] or '/' for node in list(self._cameras)}
         return sorted(self._wanted - there)
 
     def _publishers(self) -> list[tuple[str, str, str]]:
@@ -201,10 +205,15 @@ class Watch:
                 for topic, _ in published:
                     if topic.endswith(f'/{end}'):
                         self._add(camera, kind, topic, message)
-            for topic, kinds in self._node.get_subscriber_names_and_types_by_node(name, namespace):
-                for one in (Image, CompressedImage):
-                    if f'sensor_msgs/msg/{one.__name__}' in kinds and 'left' in topic:
-                        self._add(camera, 'left', topic, one)
+            images = {topic: one for topic, kinds in
+                      self._node.get_subscriber_names_and_types_by_node(name, namespace)
+                      for one in (Image, CompressedImage)
+                      if f'sensor_msgs/msg/{one.__name__}' in kinds}
+            # Cameras have names of their own, e.g. infra1: the node tells the left one first.
+            for topic in (*camera.inputs, *(
+                    one for one in images if 'left' in one.removeprefix(namespace))):
+                if topic in images:
+                    self._add(camera, 'left', topic, images[topic])
 
     def _add(self, camera: Camera, kind: str, topic: str, message: type) -> None:
         if kind in camera.topics or kind in self._without:
@@ -244,15 +253,26 @@ class Watch:
                     while waiting and not self._closing.is_set():
                         self._show_one(camera, kind, *waiting.popleft())
             while self._diagnostics:
-                self._show_diagnostics(deserialize_message(
-                    self._diagnostics.popleft(), DiagnosticArray))
+                with self._telling_of('/diagnostics'):
+                    self._show_diagnostics(deserialize_message(
+                        self._diagnostics.popleft(), DiagnosticArray))
             # The next round takes what is the latest by then.
-            while not self._sink.flush() and not self._closing.is_set():
+            while not self._sink.flush() and not self._closing.wait(0.1):
                 pass
 
-    def _show_one(self, camera: Camera, kind: str, message: type, data: bytes) -> None:
+    @contextlib.contextmanager
+    def _telling_of(self, topic: str) -> Iterator[None]:
         """A message that others send may be anything: it is named, and the next one shown."""
         try:
+            yield
+        except Exception as error:
+            text = f'{topic} cannot be shown: {printable(str(error))}'
+            if self._failures.get(topic) != text:
+                self._failures[topic] = text
+                _log.warning(text)
+
+    def _show_one(self, camera: Camera, kind: str, message: type, data: bytes) -> None:
+        with self._telling_of(camera.topics[kind]):
             found = deserialize_message(data, message)
             stamp_ns = header_stamp(found)
             if stamp_ns > camera.stamp_ns or stamp_ns < camera.stamp_ns - 10**9:
@@ -260,11 +280,6 @@ class Watch:
                 camera.frame += 1
             self._sink.at(camera.frame, stamp_ns)
             getattr(self, f'_show_{kind}')(camera, found)
-        except Exception as error:
-            text = f'{camera.topics[kind]} cannot be shown: {printable(str(error))}'
-            if camera.told.get(kind) != (2, text):
-                camera.told[kind] = 2, text
-                _log.warning(text)
 
     def _show_left(self, camera: Camera, message: Any) -> None:
         if isinstance(message, CompressedImage):
@@ -311,6 +326,8 @@ class Watch:
                 one for one in message.status if one.name.startswith(f'{camera.node}: ')])
             if not own.status:
                 continue
+            camera.inputs = next((tuple(pair.key for pair in one.values) for one in own.status
+                                  if one.name.endswith(': input')), ())
             self._sink.at(camera.frame, header_stamp(message))
             values = {pair.key: pair.value for one in own.status for pair in one.values}
             counters = frames.counters(own)

@@ -78,6 +78,19 @@ def test_one_pair_without_texture_or_calibration_tells_nothing(
     assert (report['terms'], report['right'], report['yaw_degrees']) == ({}, None, None)
 
 
+def test_without_a_calibration_no_rotation_is_made_up(
+        drive: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ('left', 'right'):
+        (tmp_path / side).symlink_to(drive / side)
+    assert main(['calibrate-check', str(tmp_path), *SETTINGS, '--json']) == 0
+    report = report_of(capsys)
+    assert (report['rows']['estimates'], report['right']) == (14, None)
+    assert main(['calibrate-check', str(tmp_path), *SETTINGS]) == 0
+    assert 'Without a calibration beside the images there are no R and K.' in (
+        printed := capsys.readouterr().out)
+    assert 'right R' not in printed
+
+
 def test_pairs_are_measured_as_often_as_is_asked_for(
         drive: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, pairs in ((['--every', '1'], 7), (['--every', '0', '--limit', '3'], 3)):

@@ -117,7 +117,7 @@ def test_match_and_evaluate_record_what_they_computed(street, tmp_path, capsys, 
     assert image(found[f'{own}/error'][0]).shape == (64, 96, 3)
     # A pair without a stamp has no place on another timeline, and would not be seen.
     assert shown == ['frame', 'frame']
-    capsys.readouterr()
+    assert f'Wrote view: {path}\n' in capsys.readouterr().err
 
 
 @pytest.fixture

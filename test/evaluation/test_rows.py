@@ -19,7 +19,7 @@ from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.evaluation.sources import ChunkReader, Input, Pair, Sources, pair_of_street
-from stereo_bp_ros.row_correction import undo_rows
+from stereo_bp_ros.row_correction import RowCorrection, undo_rows
 from test.cases import every
 
 CONFIG = MatcherConfig(backend='cpu', disparity_range=32, levels=2, iterations=2,
@@ -63,6 +63,15 @@ def test_a_pair_without_a_stamp_is_left_as_it_is_unless_it_is_asked_for() -> Non
     assert undone(RowTracker(['other']), pairs) == [0, 0, 0]
     assert undone(RowTracker(['own']), pairs) == pytest.approx([LOWER_PX] * 3, abs=0.1)
     assert undone(RowTracker(['own']), list(without_stamps(street(0.0)[:3]))) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(('terms', 'words'), [
+    ((0, 0, 0, 0, 4), 'pitch +1.00 px at the upper and lower edges'),
+    ((0, 0, 0, 2, 0), 'keystone +0.50 px in the corners'),
+    ((-0.5, 0, 0, 0, 0), '0.50 px higher'), ((0, 0, 0, 0, 0), 'not moved')])
+def test_every_term_is_told_by_what_it_does_in_the_image(terms: tuple[float, ...], words: str
+                                                         ) -> None:
+    assert rows.describe(RowCorrection(terms, 320.0, 160.0, 160.0)) == words
 
 
 def test_a_gap_in_the_stamps_starts_over() -> None:

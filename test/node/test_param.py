@@ -56,7 +56,9 @@ def test_the_list_has_every_parameter_with_its_value(client: Client, param: Para
 @pytest.mark.parametrize(('words', 'sentence'), [
     (('get', 'disparity_rnage'), "no parameter 'disparity_rnage'; did you mean disparity_range?"),
     (('set', 'confidence_threshold', '7'), '/stereo_bp rejects it: '),
-    (('set', 'disparity_range', 'many'), '/stereo_bp rejects it: '),
+    (('set', 'disparity_range', 'many'), "disparity_range takes a whole number, not 'many'"),
+    (('set', 'disparity_range', '64.5'), "disparity_range takes a whole number, not '64.5'"),
+    (('set', 'use_sim_time', '1'), "use_sim_time takes true or false, not '1'"),
     (('set', 'disparity_range', '9' * 30), 'whole numbers of ROS have 64 bits'),
     (('set', 'preset'), 'param set NAME VALUE it is, and not 1 words behind set'),
     (('get', 'preset', '--namespace', 'fornt', '--wait', '2'), 'in /fornt within')])

@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip('rclpy')
 from stereo_bp_ros.cli import status
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.replay import statuses
+from stereo_bp_ros.replay.statuses import Statuses
 from test.node.client import Client
 
 pytestmark = pytest.mark.ros
@@ -45,6 +47,26 @@ def test_its_json_has_the_counters_rate_latency_and_device_of_the_node(
     lines = dict(status.lines(found))
     assert lines['published'] == f'{counted["published"]} of {counted["pairs"]} pairs'
     assert lines['state'].startswith('active, ')
+
+
+def test_what_a_node_that_configures_does_not_know_is_not_known(
+        counted: dict[str, int], capsys: pytest.CaptureFixture[str]) -> None:
+    main(['status', '--json', '--wait', '60'])
+    found, = json.loads(capsys.readouterr().out).values()
+    assert dict(status.lines(found))['preset'] == 'none, 0 to 7 px, 64 x 48'
+    nothing = dict.fromkeys(('preset', 'disparities', 'size'))
+    assert dict(status.lines(found | nothing))['preset'] == 'not known'
+
+
+def test_a_node_that_reports_no_more_is_stale(
+        counted: dict[str, int], client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Statuses(client.context) as found:
+        found.find(60)
+        assert next(iter(found.figures().values()))['level'] != 'stale'
+        monkeypatch.setattr(statuses, 'STALE_S', -1.0)
+        figures, = found.figures().values()
+        assert (figures['level'], figures['published']) == ('stale', counted['published'])
+        assert figures['state'].startswith('no report for ')
 
 
 def test_its_table_is_printed_once_where_nobody_looks(

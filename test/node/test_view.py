@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 
 pytest.importorskip('rclpy')
 pytest.importorskip('rerun')
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+
 from stereo_bp_ros import files
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.replay.viewing import Sink
-from stereo_bp_ros.replay.watching import Watch
+from stereo_bp_ros.replay.watching import Camera, Watch
 from test.cli.rerun_files import image, rows, value
 from test.node.client import Client
 from test.node.processes import LIMIT
@@ -68,6 +71,54 @@ def test_a_node_loses_nothing_by_a_viewer_and_counts_the_same_without(
     assert stamps == sorted(stamps)
     assert value(found[f'{name}/camera'][0], 'resolution') == [W, H]
     assert '| device | ok | active on cpu' in value(found[f'{name}/status'][-1], 'text')
+
+
+def test_diagnostics_that_mean_nothing_are_named_and_the_next_ones_shown(
+        client: Client, textured_pair: Callable[..., Any], tmp_path: pathlib.Path,
+        caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / 'run.rrd'
+    publisher = client.node.create_publisher(DiagnosticArray, '/diagnostics', 10)
+    strange = DiagnosticStatus(name='/stereo_bp: input', level=b'\x07', message='strange',
+                               values=[KeyValue(key='memory', value='.')])
+    with Sink(file=path) as sink, Watch(sink, context=client.context) as watch:
+        watch.wait_for_nodes(LIMIT)
+        client.wait_until(lambda: client.node.count_subscribers('/diagnostics') > 1, LIMIT, 'it')
+        for _ in range(3):
+            publisher.publish(DiagnosticArray(status=[strange]))
+            time.sleep(0.1)
+        client.wait_until(lambda: caplog.messages, LIMIT, 'a warning')
+        play(client, textured_pair, 3)
+        client.wait_until(lambda: watch.summary.endswith('3 disparity images shown'), LIMIT, '3')
+    said, = caplog.messages
+    assert said.startswith('/diagnostics cannot be shown: ')
+    name, = watch.names
+    assert len(rows(path)[f'{name}/disparity']) == 3
+
+
+@pytest.mark.parametrize(('namespace', 'left', 'right', 'told'), [
+    ('/front', '/front/left/image_rect', '/front/right/image_rect', False),
+    ('/left_rig', '/left_rig/left/image', '/left_rig/a_right/image', False),
+    ('/camera', '/camera/infra1/image_rect_raw', '/camera/infra2/image_rect_raw', True),
+    ('/camera', '/camera/zero/image', '/camera/one/image', True)])
+def test_the_left_image_is_that_of_the_left_camera_whatever_it_is_called(
+        namespace: str, left: str, right: str, told: bool) -> None:
+    subscribed: list[str] = []
+    found = {topic: ['sensor_msgs/msg/Image'] for topic in sorted((left, right))}
+    watch = Watch(Sink())
+    watch._node = types.SimpleNamespace(        # type: ignore[assignment]
+        get_publisher_names_and_types_by_node=lambda *_: [],
+        get_subscriber_names_and_types_by_node=lambda *_: list(found.items()),
+        create_subscription=lambda kind, topic, *_, **__: subscribed.append(topic))
+    camera = Camera('front', f'{namespace}/stereo_bp')
+    watch._cameras[camera.node] = camera
+    if told:
+        watch._find_topics(camera, 'stereo_bp', namespace)
+        assert subscribed == []
+        watch._show_diagnostics(DiagnosticArray(status=[DiagnosticStatus(
+            name=f'{camera.node}: input', level=b'\x00', values=[
+                KeyValue(key=topic, value='30 Hz') for topic in (left, right)])]))
+    watch._find_topics(camera, 'stereo_bp', namespace)
+    assert subscribed == [left]
 
 
 def test_a_short_replay_is_recorded_from_its_first_answers_on(
