@@ -12,7 +12,6 @@ from stereo_bp_ros.cli.evaluate_scenario import CHOSEN
 from stereo_bp_ros.errors import printable
 from stereo_bp_ros.evaluation.comparison import (
     DRAWS,
-    EXACT,
     SHARE,
     SIGNIFICANT,
     Comparison,
@@ -71,8 +70,8 @@ def _print(title: str, comparison: Comparison) -> None:
     shared.print_table(title, columns, rows, ranks=[0] * 7 + [1])
     shared.say(*folded([
         f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: random '
-        f'signs of the differences, two-sided: all signs up to {EXACT} frames, else {DRAWS} '
-        'draws. n: frames that have the figure in both. filled: every hole has got a disparity of '
+        f'signs of the differences, two-sided: all signs, or {DRAWS} of many. '
+        'n: frames that have the figure in both. filled: every hole has got a disparity of '
         'the background; valid, density and EPE: of the map as published. Time: median of the '
         'runs.']))
     least = 2 / 2 ** comparison.frames

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from rosbags.interfaces import Connection, MessageDefinitionFormat
+from rosbags.interfaces import Connection
 
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import StereoError, shown
@@ -59,7 +59,6 @@ class Reader:
     another and not kept, so that the memory does not grow with the bag.
 
     connections: topics of all files.
-    notes:       sentences about what is not compared.
     is2:         whether messages are of ROS 2.
 
     :raises StereoError: no bag.
@@ -67,7 +66,6 @@ class Reader:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
-        self.notes: list[str] = []
         self._storages: list[Storage] = []
         self._unpacked_bytes = 0
         self._place = 'its index'
@@ -85,11 +83,6 @@ class Reader:
         # An MCAP file may hold messages of ROS 1, too.
         self.is2 = not any(getattr(one.ext, 'serialization_format', 'ros1') == 'ros1'
                            for one in self.connections if one.msgtype in READ_TYPES)
-        in_idl = sorted({one.msgtype for one in self.connections if one.msgtype in READ_TYPES
-                         and one.msgdef.format == MessageDefinitionFormat.IDL})
-        if in_idl:
-            self.notes.append(f'{path} defines {", ".join(in_idl)} in IDL, which is not compared '
-                              'with the definition of ROS')
 
     def _open(self, file: pathlib.Path) -> None:
         if file.exists() and not file.is_file():        # it need not end

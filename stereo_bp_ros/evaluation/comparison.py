@@ -28,11 +28,8 @@ SHARE = 0.95
 #: Largest p of a change.
 SIGNIFICANT = 0.05
 
-#: Resamples of the bootstrap, and drawn signs where there are too many frames for all.
+#: Resamples of the bootstrap, and signs that are tried: drawn ones where there are more.
 DRAWS = 10_000
-
-#: Most frames whose signs are tried all: 2**13 sums.
-EXACT = 13
 
 #: Frames that are listed as those which got worse most.
 WORST = 5
@@ -69,7 +66,6 @@ class Difference:
     a, b:     means; difference: mean of b - a. None without frames.
     interval: of the difference; None with fewer than two frames.
     p:        how often differences of random signs have such a mean; None without frames.
-    exact:    whether all signs were tried.
     """
 
     kind: Kind
@@ -79,7 +75,6 @@ class Difference:
     difference: float | None = None
     interval: tuple[float, float] | None = None
     p: float | None = None
-    exact: bool = False
 
     @property
     def change(self) -> str:
@@ -93,7 +88,7 @@ class Difference:
         return {'figure': self.kind.words, 'unit': self.kind.unit, 'frames': self.frames,
                 'a': self.a, 'b': self.b, 'difference': self.difference,
                 'interval': list(self.interval) if self.interval else None, 'p': self.p,
-                'exact': self.exact, 'change': self.change}
+                'change': self.change}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +118,6 @@ class Comparison:
         """For JSON."""
         return {'frames': self.frames, 'share': SHARE, 'interval': 'bootstrap, BCa',
                 'test': 'signs of paired differences, two-sided', 'draws': DRAWS,
-                'exact_up_to_frames': EXACT,
                 'figures': [one.to_dict() for one in self.differences],
                 'worst_of': self.worst_of.words,
                 'worst': [dataclasses.asdict(one) for one in self.worst],
@@ -229,7 +223,7 @@ def _difference(kind: Kind, pairs: Sequence[tuple[float, float]]) -> Difference:
     a, b = (math.fsum(one[side] for one in pairs) / len(pairs) for side in (0, 1))
     differences = np.array([y - x for x, y in pairs])
     return Difference(kind, len(pairs), a, b, float(differences.mean()), interval(differences),
-                      sign_flips(differences), len(pairs) <= EXACT)
+                      sign_flips(differences))
 
 
 def interval(values: np.ndarray) -> tuple[float, float] | None:
@@ -250,7 +244,7 @@ def interval(values: np.ndarray) -> tuple[float, float] | None:
 
 
 def sign_flips(differences: np.ndarray) -> float:
-    """Two-sided p of the mean of paired differences: all signs up to ``EXACT``, else ``DRAWS``.
+    """Two-sided p of the mean of paired differences: all signs, or ``DRAWS`` of many.
 
     differences: float64 n, n > 0.
     """

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.sums import Scale, Sums, none_for_nan
+from stereo_bp_ros.evaluation.sums import Sums, none_for_nan
 from stereo_bp_ros.road_plane import fit_road
 
 #: Most that two disparities of the same point differ where they agree, pixels.
 AGREEMENT_PX = 1.0
-
-#: Bins of absolute differences of grey values, grey levels: each a quarter wide.
-GREY = Scale(0.0, 256.0, 1024)
 
 #: Fits of gain and offset, and the most pixels that they use.
 EXPOSURE_ROUNDS, EXPOSURE_PIXELS = 10, 20000
@@ -58,7 +55,6 @@ class Consistency(Sums):
                   ``AGREEMENT_PX``.
     contradicted: of these, whose partner has another one; the rest has none.
     grey:         sum over `partners` of the absolute difference of grey values, grey levels.
-    grey_counts:  of these differences in the bins of ``GREY``.
     followed:     pixels with a disparity in this frame and in the one before.
     static:       of these, where nothing has moved in both images.
     flickering:   of `static`, whose disparity has changed by more than ``AGREEMENT_PX``.
@@ -71,7 +67,6 @@ class Consistency(Sums):
     confirmed: int = 0
     contradicted: int = 0
     grey: float = 0.0
-    grey_counts: tuple[int, ...] = ()
     followed: int = 0
     static: int = 0
     flickering: int = 0
@@ -86,7 +81,6 @@ class Consistency(Sums):
             'confirmed': 100 * _mean(self.confirmed, self.partners),
             'contradicted': 100 * _mean(self.contradicted, self.partners),
             'grey_mean': _mean(self.grey, self.partners),
-            'grey_p50': GREY.percentile(self.grey_counts, 50),
             'static': 100 * _mean(self.static, self.followed),
             'flicker': 100 * _mean(self.flickering, self.static),
             'road_inliers': 100 * _mean(self.road_inliers, self.road_pixels),
@@ -99,7 +93,6 @@ MEANINGS = {
     'confirmed': ('left-right: confirmed by the mirrored match', '%'),
     'contradicted': ('left-right: contradicted by it', '%'),
     'grey_mean': ('photometric error, mean', 'grey'),
-    'grey_p50': ('photometric error, median', 'grey'),
     'static': ('pixels where nothing moved', '%'),
     'flicker': ('flicker of these: changed by > 1 px', '%'),
     'road_inliers': ('pixels on the plane of the road', '%'),
@@ -130,7 +123,7 @@ def judge_consistency(view: View, mirrored: tuple[np.ndarray, np.ndarray],
     followed, static, flickering = _flicker(view, before)
     road = fit_road(view.disparity, view.valid, infinity)
     return Consistency(
-        int(row.size), confirmed, contradicted, float(error.sum()), GREY.count(error),
+        int(row.size), confirmed, contradicted, float(error.sum()),
         followed, static, flickering,
         *((road.pixels, road.inliers, road.squared) if road else ()))
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation.sums import Scale, Sums, none_for_nan
+from stereo_bp_ros.evaluation.sums import Sums, none_for_nan
 
 #: Truths farther away are not compared; an estimate farther away, or at infinity, counts as this
 #: far.
 FARTHEST_M = 1000.0
 
-#: Bins of the errors from which percentiles come, metres: 32 a decade, each 7.5 % wide.
-ERRORS = Scale(1e-3, FARTHEST_M, 192, is_geometric=True)
+#: Limits of the bins of the errors from which percentiles come, metres: 32 bins a decade, each
+#: 7.5 % wide. Errors outside count in the first and the last bin.
+ERRORS = np.geomspace(1e-3, FARTHEST_M, 193)
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,17 @@ class DepthError(Sums):
         return 100.0 * self.relative / self.compared if self.compared else math.nan
 
     def percentile_m(self, share: float) -> float:
-        """Error that ``share`` per cent of the pixels do not exceed, metres; NaN without any."""
-        return ERRORS.percentile(self.counts, share)
+        """Error that ``share`` per cent of the pixels do not exceed, metres; NaN without any.
+
+        The logarithms of errors count as spread evenly over their bin.
+        """
+        if not self.counts:
+            return math.nan
+        reached = np.cumsum(self.counts)
+        wanted = share / 100 * reached[-1]
+        place = int(np.searchsorted(reached, wanted))
+        short = (reached[place] - wanted) / max(self.counts[place], 1)
+        return float(ERRORS[place + 1] * (ERRORS[place] / ERRORS[place + 1]) ** short)
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Every figure by its key of ``MEANINGS``; None where there is no value."""
@@ -84,20 +94,23 @@ class DepthErrorMap:
     compared: bool H x W, pixels that are compared: n of them, row by row.
     error:    n errors, float64 metres.
     relative: n errors divided by the true distance.
-    index:    n bins of ``ERRORS``.
+    place:    the bins of the n errors.
     """
 
     compared: np.ndarray
     error: np.ndarray
     relative: np.ndarray
-    index: np.ndarray
+    place: np.ndarray
 
     def part(self, mask: np.ndarray | None = None) -> DepthError:
         """Of the pixels of a mask, H x W, not 0 where it is; None: of all."""
         chosen = slice(None) if mask is None else mask[self.compared] != 0
         error = self.error[chosen]
+        if not error.size:
+            return DepthError()
+        counts = np.bincount(self.place[chosen], minlength=ERRORS.size - 1)
         return DepthError(int(error.size), float(error.sum()),
-                          float(self.relative[chosen].sum()), ERRORS.counts(self.index[chosen]))
+                          float(self.relative[chosen].sum()), tuple(counts.tolist()))
 
 
 def compare(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
@@ -114,4 +127,4 @@ def compare(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
     compared[compared] = near
     found = np.minimum(distances(disparity[compared], calibration), FARTHEST_M)
     error = np.abs(found - true[near])
-    return DepthErrorMap(compared, error, error / true[near], ERRORS.index(error))
+    return DepthErrorMap(compared, error, error / true[near], np.digitize(error, ERRORS[1:-1]))

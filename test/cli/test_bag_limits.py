@@ -209,11 +209,10 @@ def test_a_definition_is_compared_within_bounds(tmp_path, name):
         list(bag.read())
 
 
-def test_a_definition_in_idl_is_not_compared_and_a_word_says_so(tmp_path):
+def test_a_definition_in_idl_is_not_compared(tmp_path):
     path = mcap_files.write(tmp_path / 'x.mcap', channels(b'"\\' * 2**14, 'ros2idl'),
                             messages(8192))
     with bags.StereoBag(path) as bag:
-        assert 'sensor_msgs/msg/Image in IDL, which is not compared' in bag.warnings()[0]
         assert len(list(bag.read())) == 1
 
 

@@ -62,7 +62,7 @@ def full(errors: float = 3.5, *, far: Detection | None = None, false: int = 1) -
     near = Detection(2, 1, 0.25, 0.5)
     known = {'8_16_m': near, '16_32_m': far, '0_inf_m': near + far}
     return Figures((10.0, 30.0), dataclasses.replace(
-        frame, consistency=Consistency(100, 80, 10, 500.0, (), 50, 40, 4, 60, 30, 120.0),
+        frame, consistency=Consistency(100, 80, 10, 500.0, 50, 40, 4, 60, 30, 120.0),
         obstacles=Obstacles(1, 3, 1, false, int(false > 0), known)),
         {'messages': 15.0}, 12.5, 64 * 2**20)
 

@@ -69,14 +69,12 @@ def test_the_partner_of_a_fraction_is_the_nearest_column():
 def test_the_right_match_has_no_photometric_error_and_a_wrong_one_has():
     right, wrong = figures(view(), mirrored()), figures(view(SHIFT + 3), mirrored())
     assert right['grey_mean'] == pytest.approx(0, abs=1e-6)
-    assert right['grey_p50'] < 0.25
     assert wrong['grey_mean'] > 20
     left, right = textured()
     left = left.copy()
     left[:, 44:] -= 8                       # 16 of the 56 columns with a partner
     found = figures(view(images=(left, right)), mirrored())
     assert found['grey_mean'] == pytest.approx(8 * 16 / 56, abs=0.01)
-    assert found['grey_p50'] < 0.25
 
 
 def test_grey_values_are_interpolated_between_pixels():
@@ -154,7 +152,6 @@ def test_frames_add_up():
     both = first + second
     assert both.partners == first.partners + second.partners
     assert both.grey == first.grey + second.grey
-    assert sum(both.grey_counts) == both.partners
     assert both.as_dict()['confirmed'] == pytest.approx(100 * 56 / (56 + 53))
     assert first + Consistency() == first
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.evaluation import depth_errors, frame_scores, regions
-from stereo_bp_ros.evaluation.depth_errors import ERRORS, DepthError
-from stereo_bp_ros.evaluation.sums import Scale
+from stereo_bp_ros.evaluation.depth_errors import ERRORS, DepthError, DepthErrorMap
 
 nan, inf = np.nan, np.inf
 CALIBRATION = Calibration(200, 0.5, 60, 60, 24)         # 100 metres over a pixel
@@ -59,21 +58,24 @@ def test_nothing_to_compare_gives_no_value():
 
 @given(st.lists(st.floats(0.002, 900), min_size=1, max_size=40), st.sampled_from([10, 50, 90]))
 def test_a_percentile_is_at_most_a_bin_from_the_exact_one(values, share):
-    counts = ERRORS.count(np.array(values))
+    errors = np.array(values)
+    found = DepthErrorMap(np.ones(errors.size, bool), errors, errors,
+                          np.digitize(errors, ERRORS[1:-1])).part()
     exact = np.percentile(values, share, method='inverted_cdf')
-    assert ERRORS.percentile(counts, share) == pytest.approx(exact, rel=0.075)
+    assert found.percentile_m(share) == pytest.approx(exact, rel=0.075)
 
 
-def test_values_outside_count_in_the_first_and_the_last_bin():
-    scale = Scale(0, 4, 4)
-    assert scale.count(np.array([-3, 0.5, 1, 3.99, 4, 99])) == (2, 1, 0, 3)
-    assert ERRORS.count(np.array([0.0, 1e-9, 5e3]))[::191] == (2, 1)
-    assert scale.percentile((0, 0, 2, 2), 25) == pytest.approx(2.5)
-    assert math.isnan(scale.percentile((), 50))
+def test_errors_outside_of_the_bins_count_in_the_first_and_the_last():
+    assert DepthError(4, counts=(2, *[0] * 190, 2)).percentile_m(50) == pytest.approx(ERRORS[1])
+    exact = compared(MAP, np.where(MAP > 0, MAP, nan).astype(np.float32)).part()
+    assert exact.counts[0] == exact.compared > 0
+    far = compared(np.full((1, 3), 1e-9, np.float32), np.full((1, 3), 5, np.float32)).part()
+    assert far.counts[-1] == 3
+    assert math.isnan(DepthError().percentile_m(50))
 
 
 def test_the_page_of_metrics_has_every_key(repository):
     page = (repository / 'docs/reference/metrics.md').read_text()
     assert depth_errors.MEANINGS.keys() == DepthError().as_dict().keys()
     assert [key for key in depth_errors.MEANINGS if f'`{key}`' not in page] == []
-    assert f'{ERRORS.bins // 6} bins a decade' in page
+    assert f'{(ERRORS.size - 1) // 6} bins a decade' in page
