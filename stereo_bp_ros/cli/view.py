@@ -55,8 +55,9 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)       # an orderly end, too
     options.view = options.view or not viewer.is_wanted(options)
     if options.recording:
-        if options.save or options.namespace:
-            raise ValueError('--save and --namespace are for a node, not for a recording')
+        for name in ('save', 'namespace', 'without', 'seconds'):
+            if getattr(options, name):
+                raise ValueError(f'--{name} is for a node, not for a recording')
         viewer.show_file(options, options.recording)
         return 0
     shared.require('rclpy')

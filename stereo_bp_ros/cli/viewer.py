@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import errno
 import http.client
 import http.server
 import importlib.util
@@ -206,12 +207,13 @@ class Viewer:
         end = time.monotonic() + START_LIMIT_S
         while time.monotonic() < end:
             if self._process.poll() is not None:
-                break
+                raise self._failure()
             with contextlib.suppress(OSError), socket.create_connection(
                     (self._name, self._port), 1):
                 return
             time.sleep(0.05)
-        raise self._failure()
+        raise StereoError(f'the viewer does not answer at {self._name}:{self._port} within '
+                          f'{START_LIMIT_S:g} s')
 
     def _failure(self) -> StereoError:
         text = (self.folder / 'log').read_text('utf-8', 'replace')
@@ -263,8 +265,13 @@ def _free_port(host: str, port: int = 0) -> int:
 
 
 def _taken(host: str, port: int, error: OSError) -> StereoError:
+    remedy = {errno.EADDRINUSE: 'choose another, or end who has it',
+              errno.EACCES: 'choose one above 1023'}.get(error.errno or 0)
+    if remedy is None:
+        return StereoError(f'nothing can be served at {shown(host)} ({error.strerror}): --host '
+                           'takes an address of this machine')
     return StereoError(f'port {port} of {host} cannot be served ({error.strerror}): --web takes '
-                       'its port and the next one; choose another, or end who has it')
+                       f'its port and the next one; {remedy}')
 
 
 class _Page(http.server.ThreadingHTTPServer):

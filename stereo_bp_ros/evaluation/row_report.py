@@ -50,6 +50,16 @@ class SequenceRows:
             low, high = self.largest
             self.largest = min(low, rows.state.largest), max(high, rows.state.largest)
 
+    def join(self, other: SequenceRows) -> None:
+        """Take a later pair in that follows none of these, as they follow no other."""
+        self.is_alone = True
+        self.pairs += other.pairs
+        self.state, self.undone_px = other.state, other.undone_px
+        if other.corrected is not None:
+            self.corrected = (self.corrected or 0) + other.corrected
+        self.largest = (min(self.largest[0], other.largest[0]),
+                        max(self.largest[1], other.largest[1]))
+
     @property
     def largest_px(self) -> float | None:
         """Rows by which any place misses at most, of all pairs or of the sequence; or None."""
@@ -85,23 +95,31 @@ class SequenceRows:
 
 def sequences_of(results: Iterable[Result]) -> list[SequenceRows]:
     """Of every matcher that measures rows, in the order of the pairs."""
-    found: list[SequenceRows] = []
-    latest: dict[str, SequenceRows] = {}
+    found: dict[str, list[SequenceRows]] = {}
     for result in results:
         for name, figures in result.matchers.items():
             rows = figures.rows
             if rows is None or rows.state == RowState():
                 continue
-            one = latest.get(name)
-            if one is not None and rows.begins and one.pairs == 1:
-                one.is_alone = True
-            is_alone = rows.is_alone or rows.begins
-            if one is None or one.input != result.input or one.is_alone != is_alone:
-                one = latest[name] = SequenceRows(result.name, result.input, name,
-                                                  rows.is_alone, rows.state)
-                found.append(one)
-            one.add(rows)
-    return found
+            own = found.setdefault(name, [])
+            if rows.begins or not own or own[-1].input != result.input:
+                _join_pairs(own)
+                own.append(SequenceRows(result.name, result.input, name, rows.is_alone,
+                                        rows.state))
+            own[-1].add(rows)
+    for own in found.values():
+        _join_pairs(own)
+    return [one for own in found.values() for one in own]
+
+
+def _join_pairs(sequences: list[SequenceRows]) -> None:
+    """Make one of the last two where each is of pairs that follow no other."""
+    if len(sequences) < 2:
+        return
+    one, other = sequences[-2:]
+    if one.input == other.input and all(each.is_alone or each.pairs == 1 for each in (one, other)):
+        sequences.pop()
+        one.join(other)
 
 
 def doubts(sequences: Sequence[SequenceRows], own: str, config: MatcherConfig

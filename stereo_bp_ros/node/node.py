@@ -241,8 +241,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _activate(self, state: LifecycleState) -> None:
         LifecycleNodeMixin.on_activate(self, state)
         self._latencies.clear()
-        self._offsets.clear()
-        self._drift.clear()
+        self._forget_images()
         self._pairing.open()
         self._inputs = InputSubscriptions(
             self, rectify=self._configuration.matcher.rectify,
@@ -270,11 +269,17 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _cleanup(self, state: LifecycleState | None = None) -> None:
         self._worker.call(self._matcher_host.release, limit=CLEANUP_LIMIT)
         self._processor = None
+        self._forget_images()
         self._reconfiguration.forget_size()
         outputs, self._outputs = self._outputs, None
         if outputs is not None:
             outputs.destroy()
         self._conditions.clear('device')
+
+    def _forget_images(self) -> None:
+        """And what they have shown."""
+        self._offsets.clear()
+        self._drift.clear()
 
     def _shut_down(self, state: LifecycleState) -> None:
         self._deactivate()
@@ -345,7 +350,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _on_clock_jump(self) -> None:
         self._generation.advance(PairDrop.CLOCK_JUMP)
         self._mailbox.clear(PairDrop.CLOCK_JUMP)
-        self._offsets.clear()
+        self._forget_images()
         self._conditions.warn('clock jump', 'stamps went back: starting over')
 
     def _on_parameters(self) -> None:

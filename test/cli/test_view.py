@@ -17,6 +17,7 @@ pytest.importorskip('rerun')
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.main import build_parser, main
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.replay.viewing import LIVE, Sink
 from test.cli.rerun_files import image, rows, value
 
@@ -172,6 +173,15 @@ def test_the_viewer_answers_on_this_machine_alone_and_its_page_may_not_tell_othe
     assert not own.exists()
 
 
+def never_ready(options, monkeypatch) -> str:
+    """What a viewer that starts and never answers raises."""
+    with monkeypatch.context() as patch:
+        patch.setattr(viewer, 'START_LIMIT_S', 0.0)
+        with pytest.raises(StereoError) as caught:
+            viewer.Viewer(options).__enter__()
+    return str(caught.value)
+
+
 def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The sentence in place of a view."""
     assert main(arguments) == 2
@@ -190,8 +200,12 @@ def test_a_view_that_cannot_be_is_one_sentence(options, tmp_path, monkeypatch, c
         taken.listen()
         assert f'port {options.web + 1} of 127.0.0.1 cannot be served' in said(
             ['view', '--web', str(options.web)], capsys)
+    assert 'does not answer at 127.0.0.1:' in never_ready(options, monkeypatch)
     assert 'has to end in .rrd' in said(['view', '--save', str(tmp_path / 'run.bag')], capsys)
     assert not list(tmp_path.iterdir())
+    assert 'nothing can be served at ' in said(['view', '--web', '9090', '--host', '192.0.2.1'],
+                                               capsys)
+    assert '--seconds is for a node' in said(['view', 'run.rrd', '--seconds', '3'], capsys)
     assert 'there is no recording' in said(['view', str(tmp_path / 'run.rrd'), '--web', '1'],
                                            capsys)
     assert 'pictures do not travel' in said(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
 from rclpy.parameter import Parameter
 
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.node import StereoBpNode
+from stereo_bp_ros.types import DisparityFrame, ValidWindow
 from test.node.processes import LIMIT
 from test.node.stand_ins import FakeMatcher
 
@@ -70,6 +77,28 @@ def thread_of(work: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
+
+
+@pytest.mark.parametrize('end', ['cleanup', 'clock jump'])
+def test_images_that_wait_to_be_measured_go(watched: Watched, end: str) -> None:
+    node = watched.node
+    assert node.trigger_configure().name == 'SUCCESS'
+    assert node.trigger_activate().name == 'SUCCESS'
+    pixels = np.zeros((24, 32), np.uint8)
+    image = RawImage.from_array(pixels)
+    frame = DisparityFrame(None, None, None, 0, 64, 1, ValidWindow(0, 0, 32, 24), {}, '')
+    node._drift.offer(image, image, MatcherConfig(), None, Calibration(100, 0.1, 16, 16, 12), 1,
+                      frame)
+    kept = weakref.ref(pixels)
+    del image, pixels
+    gc.collect()
+    assert kept() is not None
+    if end == 'cleanup':
+        assert node.trigger_deactivate().name == node.trigger_cleanup().name == 'SUCCESS'
+    else:
+        node._on_clock_jump()
+    gc.collect()
+    assert kept() is None
 
 
 def test_the_end_waits_for_a_transition_that_is_on_its_way(watched: Watched) -> None:
