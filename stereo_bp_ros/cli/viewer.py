@@ -175,11 +175,12 @@ class Viewer:
         command = [program, *([str(self._recording)] if self._recording else []),
                    '--bind', self._address, '--port', str(self._port),
                    '--memory-limit', self._limit, '--server-memory-limit', self._limit]
-        page = None
+        page, ports = None, [self._port]
         if self._web is not None:
             inner = _free_port(self._address)
             page = _Page(self._address, self._web, inner, self._name, self._port)
             stack.callback(page.server_close)
+            ports.append(inner)
             command += ['--serve-web', '--web-viewer-port', str(inner), '--cors-allow-origin',
                         f'http://{self._name}:{self._web}']
         # In a group of its own: Ctrl-C is this process's to judge. It ends with this process.
@@ -188,7 +189,8 @@ class Viewer:
             start_new_session=True, preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG,
                                                                    signal.SIGTERM))
         stack.callback(self._stop)
-        self._wait_until_ready()
+        for port in ports:
+            self._wait_until_ready(port)
         if page:
             threading.Thread(target=page.serve_forever, daemon=True, name='page').start()
             stack.callback(page.shutdown)
@@ -203,16 +205,16 @@ class Viewer:
             'config_file_path': str(config), 'data_dir_path': str(self.folder / 'analytics')}),
             encoding='utf-8')
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, port: int) -> None:
         end = time.monotonic() + START_LIMIT_S
         while time.monotonic() < end:
             if self._process.poll() is not None:
                 raise self._failure()
             with contextlib.suppress(OSError), socket.create_connection(
-                    (self._name, self._port), 1):
+                    (self._name, port), 1):
                 return
             time.sleep(0.05)
-        raise StereoError(f'the viewer does not answer at {self._name}:{self._port} within '
+        raise StereoError(f'the viewer does not answer at {self._name}:{port} within '
                           f'{START_LIMIT_S:g} s')
 
     def _failure(self) -> StereoError:
@@ -301,7 +303,7 @@ class _Request(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return
         inner = http.client.HTTPConnection(*self.server.inner, timeout=START_LIMIT_S)
-        with contextlib.closing(inner), contextlib.suppress(ConnectionError):
+        with contextlib.closing(inner), contextlib.suppress(OSError, http.client.HTTPException):
             inner.request('GET', self.path, headers={
                 'Accept-Encoding': self.headers.get('Accept-Encoding', 'identity')})
             answer = inner.getresponse()

@@ -8,6 +8,7 @@ import json
 import pathlib
 import socket
 import sys
+import threading
 
 import cv2
 import numpy as np
@@ -171,6 +172,27 @@ def test_the_viewer_answers_on_this_machine_alone_and_its_page_may_not_tell_othe
     assert not shown.is_open
     assert not list(tmp_path.iterdir())         # the user's own choice is as it was
     assert not own.exists()
+
+
+def test_a_viewer_that_answers_nonsense_leaves_no_traceback(options, capfd):
+    with socket.socket() as inner:
+        inner.bind((viewer.LOCAL, 0))
+        inner.listen()
+        page = viewer._Page(viewer.LOCAL, options.web, inner.getsockname()[1], viewer.LOCAL, 1)
+        served = threading.Thread(target=page.serve_forever)
+        served.start()
+        asked = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=10)
+        asked.request('GET', '/nonsense')
+        answers, _ = inner.accept()
+        with answers:
+            answers.recv(1000)
+            answers.sendall(b'nonsense')
+        with pytest.raises(http.client.RemoteDisconnected):
+            asked.getresponse()
+        page.shutdown()
+        page.server_close()
+        served.join()
+    assert capfd.readouterr().err == ''
 
 
 def never_ready(options, monkeypatch) -> str:

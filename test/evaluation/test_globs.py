@@ -106,3 +106,14 @@ def test_the_player_of_a_run_finds_the_same_pairs(folder: pathlib.Path) -> None:
     source = open_source(folder, topics=topics)
     assert source.pairs == 3
     assert sum(event.topic == 'left/image_rect' for event in source.events()) == 3
+
+
+def test_numbered_frames_are_played_one_period_after_the_other(folder: pathlib.Path) -> None:
+    for number in (8, 9, 10):
+        (folder / f'front/a_{number}.png').rename(folder / f'front/{number:06}.png')
+    pytest.importorskip('rosbags')
+    from stereo_bp_ros.replay.source import open_source
+    source = open_source(folder, period_s=0.25, topics=StereoTopics(
+        globs=('front/0*.png', 'front/b_*.png')))
+    times = [event.time_ns for event in source.events() if event.topic == 'left/image_rect']
+    assert [time - times[0] for time in times] == [0, 250_000_000, 500_000_000]
