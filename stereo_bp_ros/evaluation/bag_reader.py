@@ -13,6 +13,7 @@ from rosbags.interfaces import Connection
 
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.evaluation.bag_mcap import McapStorage
 from stereo_bp_ros.evaluation.bag_messages import (
     MIN_BYTES,
     ROS1_STORE,
@@ -23,7 +24,6 @@ from stereo_bp_ros.evaluation.bag_messages import (
 )
 from stereo_bp_ros.evaluation.bag_storage import (
     MAX_DEFINITION_BYTES,
-    McapStorage,
     Ros1Storage,
     SqliteStorage,
     check_size,
@@ -31,7 +31,10 @@ from stereo_bp_ros.evaluation.bag_storage import (
     decompress_file,
 )
 from stereo_bp_ros.evaluation.bag_topics import (
+    CAMERA_INFO,
     COMPRESSED,
+    TRANSFORM_TYPES,
+    TRUTH_TYPES,
     is_storage,
     plain_name,
 )
@@ -40,6 +43,9 @@ Storage = McapStorage | SqliteStorage | Ros1Storage
 
 #: Storage of a file by its suffix; others are bags of ROS 1.
 STORAGES: Mapping[str, type[Storage]] = {'.mcap': McapStorage, '.db3': SqliteStorage}
+
+#: Types of messages that are read; others may be defined as they like.
+READ_TYPES = (*TRUTH_TYPES, CAMERA_INFO, *TRANSFORM_TYPES)
 
 #: First bytes of a message that was compressed alone: no message of ROS 2 begins with them.
 _ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
@@ -71,11 +77,12 @@ class Reader:
         except BaseException as error:
             self.close()
             if isinstance(error, Exception):
-                raise StereoError(f'{path} cannot be read as a bag: '
-                                  f'{error if str(error) else _described(error)}') from error
+                raise StereoError(f'{path} cannot be read as a bag: {error}') from error
             raise
         self.connections = self._merged_connections()
-        self.is2 = not any(isinstance(one, Ros1Storage) for one in self._storages)
+        # An MCAP file may hold messages of ROS 1, too.
+        self.is2 = not any(getattr(one.ext, 'serialization_format', 'ros1') == 'ros1'
+                           for one in self.connections if one.msgtype in READ_TYPES)
 
     def _open(self, file: pathlib.Path) -> None:
         if file.exists() and not file.is_file():        # it need not end

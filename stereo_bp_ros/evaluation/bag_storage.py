@@ -1,4 +1,4 @@
-"""Files of bags for the reader: SQLite and MCAP of rosbag2, and bags of ROS 1.
+"""Files of bags for the reader: what all share, SQLite of rosbag2, and bags of ROS 1.
 
 A storage has ``connections``, one for each topic, whose type says so where it cannot be read.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bz2
 import contextlib
-import copy
 import functools
 import itertools
 import pathlib
@@ -24,8 +23,12 @@ from rosbags.interfaces import (
     MessageDefinition,
     MessageDefinitionFormat,
 )
-from rosbags.rosbag1.reader import Chunk, Header, IndexData, RecordType
-from rosbags.rosbag2 import storage_mcap
+from rosbags.rosbag1.reader import (
+    Chunk,
+    Header,
+    IndexData,
+    RecordType,
+)
 from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros.bounded import allowed, check_limit
@@ -50,10 +53,8 @@ _DECOMPRESSORS: Mapping[str, Callable[[], Any]] = {
     'zstd': zstd.ZstdDecompressor, 'lz4': lz4.frame.LZ4FrameDecompressor,
     'bz2': bz2.BZ2Decompressor}
 
-_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros2idl': MessageDefinitionFormat.IDL}
-
-#: Ends an MCAP file (https://mcap.dev/spec).
-_MAGIC = b'\x89MCAP0\r\n'
+_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros1msg': MessageDefinitionFormat.MSG,
+            'ros2idl': MessageDefinitionFormat.IDL, 'omgidl': MessageDefinitionFormat.IDL}
 
 #: What SQLite has beside a file whose last changes are not in it yet.
 _JOURNALS = ('-wal', '-journal')
@@ -67,16 +68,18 @@ _DATA = ("CASE WHEN typeof(data) != 'blob' THEN NULL WHEN length(data) <= ? THEN
 _STEPS, _MAX_STEPS = 10**5, 10**6
 
 
-_NO_DEFINITION = MessageDefinition(MessageDefinitionFormat.NONE, '')
+def make_connection(number: int, topic: str, kind: str, encoding: str, form: str, text: str,
+                    owner: Any) -> Connection:
+    """A topic of a file of rosbag2; the type of one that cannot be read says so.
 
-
-def readable(connection: Connection) -> Connection:
-    """A topic of a file of rosbag2; the type of one that cannot be read says so."""
-    encoding = getattr(connection.ext, 'serialization_format', '')
-    if encoding == 'cdr':
-        return connection
-    return connection._replace(msgdef=_NO_DEFINITION, msgtype=(
-        f'{printable(connection.msgtype)} ({printable(encoding)})'))
+    :param form, text: format and text of the definition of its type.
+    """
+    if not kind or encoding not in ('cdr', 'ros1'):
+        kind, form = f'{printable(kind) or "no schema"} ({printable(encoding)})', ''
+    known = _FORMATS.get(form)
+    definition = MessageDefinition(known or MessageDefinitionFormat.NONE, text if known else '')
+    return Connection(number, topic, kind, definition, '', 0, ConnectionExtRosbag2(encoding, []),
+                      owner)
 
 
 def check_size(what: str, count: int, limit: int) -> None:
@@ -170,17 +173,17 @@ class SqliteStorage:
             raise StereoError('it has no tables of topics and messages')
         definitions = {}
         if self._has('message_definitions', 'topic_type'):
-            definitions = {kind: MessageDefinition(_FORMATS[form], text)
-                           for kind, form, text in self._few(
-                               'SELECT topic_type, encoding, encoded_message_definition '
-                               'FROM message_definitions') if form in _FORMATS}
+            definitions = {kind: (form, text) for kind, form, text in self._few(
+                'SELECT topic_type, encoding, encoded_message_definition '
+                'FROM message_definitions')}
         topics = self._few(
             'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
         counts = dict(self._execute(
             'SELECT topic_id, count(*) FROM messages GROUP BY topic_id').fetchall())
-        self.connections = [readable(Connection(
-            number, str(topic), str(kind), definitions.get(kind, _NO_DEFINITION), '',
-            counts.get(number, 0), ConnectionExtRosbag2(str(encoding), []), self))
+        self.connections = [
+            make_connection(number, str(topic), str(kind), encoding,
+                            *definitions.get(kind, ('', '')), self)._replace(
+                                msgcount=counts.get(number, 0))
             for number, topic, kind, encoding in topics]
 
     def close(self) -> None:
@@ -241,74 +244,6 @@ class SqliteStorage:
         return rows
 
 
-class McapStorage:
-    """A file of rosbag2 in MCAP, as rosbags reads it."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
-        self.connections: list[Connection] = []
-        self._reader = storage_mcap.McapReader(path)
-
-    def open(self) -> None:
-        """Read the index; rosbags makes one where there is none.
-
-        :raises StereoError, ReaderError: it is no MCAP file of ROS 2, or damaged.
-        """
-        with self.path.open('rb') as file:
-            file.seek(max(0, self.path.stat().st_size - len(_MAGIC)))
-            if file.read() != _MAGIC:
-                raise StereoError(f'it was cut off: `mcap recover {self.path.name}` makes a whole '
-                                  'file of it')
-        try:
-            self._reader.open()
-        except (KeyError, UnicodeDecodeError) as error:
-            raise StereoError(f'it has topics that are not of ROS ({error}): `mcap filter` leaves '
-                              'them out') from error
-        self.connections = list(map(readable, self._reader.connections))
-        check_size('the list of topics and their definitions', sum(
-            len(one.topic) + len(one.msgdef.data) for one in self.connections), MAX_TOPICS_BYTES)
-        # Chunks without an index of their messages would be passed over.
-        chunks, count = self._reader.chunks, self._reader.metadata.message_count
-        if count != sum(one.msgcount for one in self.connections) or (chunks and count != sum(
-                sum(one.channel_count.values()) for one in chunks)):
-            raise StereoError('its index lacks messages: `mcap recover '
-                              f'{self.path.name}` makes another one')
-        held = 0
-        for time_ns, size in sorted([
-                *((one.message_start_time, one.uncompressed_size) for one in chunks),
-                *((one.message_end_time + 1, -one.uncompressed_size) for one in chunks)]):
-            held += size
-            check_size(f'what chunks that overlap in time hold at {time_ns} ns', held,
-                       MAX_MESSAGE_BYTES)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._reader.bio:
-            self._reader.close()
-
-    def messages(self, connections: Collection[Connection], start: int | None = None,
-                 stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
-        """Messages in the order of recording.
-
-        :raises StereoError, ReaderError: one is too large, or a chunk is damaged.
-        """
-        reader = copy.copy(self._reader)
-        with self.path.open('rb') as reader.bio:        # several may read in turn
-            for connection, time_ns, data in reader.messages(connections, start, stop):
-                check_size('a message', len(data), MAX_MESSAGE_BYTES)
-                yield connection, time_ns, data
-
-
-def _decompressed(compression: str, data: bytes, size: int = 0) -> bytes:
-    check_size('a chunk', max(len(data), size), MAX_MESSAGE_BYTES)
-    return bytes(decompress(data, compression))
-
-
-# rosbags itself decompresses without a limit.
-storage_mcap.DECOMPRESSORS.update({
-    name: functools.partial(_decompressed, name) for name in ('', 'lz4', 'zstd')})
-
-
 class Ros1Storage(rosbag1.Reader):
     """A bag of ROS 1."""
 
@@ -344,3 +279,8 @@ class Ros1Storage(rosbag1.Reader):
         super().read_index_data(pos, indexes)
         if 12 * sum(map(len, indexes.values())) > self.path.stat().st_size:
             raise StereoError('its index has more messages than the file')
+
+
+def _decompressed(compression: str, data: bytes) -> bytes:
+    check_size('a chunk', len(data), MAX_MESSAGE_BYTES)
+    return bytes(decompress(data, compression))
