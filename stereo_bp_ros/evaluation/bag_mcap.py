@@ -1,4 +1,4 @@
-"""MCAP files for the reader of bags, whatever else is in them.
+"""MCAP files for the reader of bags, whatever else is in them, and up to where they were cut off.
 
 The format: https://mcap.dev/spec. A channel whose messages are neither CDR nor of ROS 1, such as
 one of protobuf or JSON, is listed and not read.
@@ -37,6 +37,8 @@ _CHUNK_INDEX, _STATISTICS, _DATA_END = 8, 11, 15
 #: Code and length in front of each record; the same record of the end of a file, with its magic.
 _FRAME, _FOOTER_BYTES = struct.Struct('<BQ'), 9 + 20 + len(_MAGIC)
 
+_NO_RECORD = bytes(_FRAME.size)
+
 #: Bytes in front of a message: channel, sequence, time of recording and of publishing.
 _MESSAGE_HEAD = struct.Struct('<HIQQ')
 
@@ -54,6 +56,7 @@ class _Chunk(NamedTuple):
     """Where messages lie: a chunk record, or a run of records outside of chunks.
 
     counts: messages by channel.
+    kind:   'chunk', 'run', or 'cut' of a chunk that is not whole.
     """
 
     start: int
@@ -61,7 +64,7 @@ class _Chunk(NamedTuple):
     first_ns: int
     last_ns: int
     counts: dict[int, int]
-    is_run: bool = False
+    kind: str = 'chunk'
 
 
 class _Cursor:
@@ -95,6 +98,7 @@ class McapStorage:
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self.connections: list[Connection] = []
+        self.note = ''
         self._file: BinaryIO | None = None
         self._schemas: dict[int, tuple[str, str, bytes]] = {}
         self._channels: dict[int, Connection] = {}
@@ -111,7 +115,7 @@ class McapStorage:
         self._size = self.path.stat().st_size
         start, summary = self._start(), self._summary_start()
         if not (summary and self._read_summary(summary)):
-            self._scan(start)
+            self._scan(start, summary is not None)
         self.connections = [one._replace(msgcount=self._counts[one.id])
                             for one in self._channels.values()]
 
@@ -169,13 +173,12 @@ class McapStorage:
             raise StereoError('it has no header')
         return len(_MAGIC) + _FRAME.size + int(_FRAME.unpack(head)[1])
 
-    def _summary_start(self) -> int:
-        """Where the index begins; 0 = there is none."""
+    def _summary_start(self) -> int | None:
+        """Where the index begins, 0 = there is none; None: the end of the file is missing."""
         end = self._read(max(0, self._size - _FOOTER_BYTES), _FOOTER_BYTES)
         if len(end) < _FOOTER_BYTES or not end.endswith(_MAGIC) or (
                 _FRAME.unpack_from(end) != (_FOOTER, 20)):
-            raise StereoError(f'it was cut off: `mcap recover {self.path.name}` makes a whole '
-                              'file of it')
+            return None
         start, = struct.unpack_from('<Q', end, _FRAME.size)
         return int(start) if start < self._size else 0
 
@@ -200,26 +203,43 @@ class McapStorage:
             one.clear()
         return False
 
-    def _scan(self, place: int) -> None:
-        """Make an index from all records."""
+    def _scan(self, place: int, is_ended: bool) -> None:
+        """Make an index from all records, up to the first that is not whole."""
+        end = self._size - _FOOTER_BYTES if is_ended else self._size
         run = place             # where records outside of chunks begin that are not taken yet
         while True:
-            code, length = _FRAME.unpack(self._read(place, _FRAME.size))
+            head = self._read(place, _FRAME.size) if place + _FRAME.size <= end else _NO_RECORD
+            code, length = _FRAME.unpack(head)
             behind = place + _FRAME.size + length
-            in_run = code in (_SCHEMA, _CHANNEL, _MESSAGE)
+            is_whole = code not in (0, _DATA_END, _FOOTER) and behind <= end
+            in_run = is_whole and code in (_SCHEMA, _CHANNEL, _MESSAGE)
             if run < place and (not in_run or behind - run > _RUN_BYTES):
-                self._take(_Chunk(run, place, 0, 0, {}, is_run=True))
+                self._take(_Chunk(run, place, 0, 0, {}, 'run'))
                 run = place
-            if code in (_DATA_END, _FOOTER):
-                return
-            if not code or behind > self._size:
-                raise StereoError(f'its record at byte {place} is damaged: `mcap recover '
-                                  f'{self.path.name}` may save the others')
             if code == _CHUNK:
-                self._take(_Chunk(place, behind, 0, 0, {}))
-            place = behind
+                kind = 'chunk' if is_whole else 'cut'
+                try:
+                    self._take(_Chunk(place, min(behind, end), 0, 0, {}, kind))
+                except Exception:
+                    if is_ended:
+                        raise
+                    break           # what the disk has in place of what was written last
+            elif not is_whole:
+                break
+            place = min(behind, end)
             if not in_run:
                 run = place
+        if not is_ended:
+            self.note = self._about_cut(self._size - place)
+
+    def _about_cut(self, left: int) -> str:
+        count = sum(self._counts.values())
+        if not count:
+            raise StereoError('it was cut off before its first whole message')
+        last_ns = max(one.last_ns for one in self._chunks)
+        return (f'{self.path} was cut off: its {count} messages up to {last_ns / 1e9:.3f} s are '
+                f'read' + (f', and {left} bytes behind them are not' if left else '')
+                + f'. `mcap recover {self.path.name}` makes a whole file of it')
 
     def _take(self, chunk: _Chunk) -> None:
         """Learn channels, counts and times of a chunk; keep it where it has messages."""
@@ -239,7 +259,7 @@ class McapStorage:
 
     def _content(self, chunk: _Chunk) -> bytes | bytearray:
         """The records of a chunk or run."""
-        if chunk.is_run:
+        if chunk.kind == 'run':
             return self._read(chunk.start, chunk.end - chunk.start)
         fields = _Cursor(self._read(chunk.start + _FRAME.size, _MAX_CHUNK_HEAD))
         _, _, size, crc = fields.numbers('QQQI')
@@ -247,12 +267,13 @@ class McapStorage:
         length, = fields.numbers('Q')
         start = chunk.start + _FRAME.size + fields.place
         check_size('a chunk', size, MAX_MESSAGE_BYTES)
-        content = decompress(
+        content, is_whole = decompress(
             self._read(start, max(0, min(length, chunk.end - start))), compression)
-        if len(content) != size:
-            raise StereoError(f'a chunk has {len(content)} bytes in place of {size}')
-        if crc and zlib.crc32(content) != crc:
-            raise StereoError('a chunk does not have the checksum that is told')
+        if chunk.kind == 'chunk':
+            if not is_whole or len(content) != size:
+                raise StereoError(f'a chunk has {len(content)} bytes in place of {size}')
+            if crc and zlib.crc32(content) != crc:
+                raise StereoError('a chunk does not have the checksum that is told')
         return content
 
     def _define(self, code: int, fields: _Cursor) -> None:

@@ -20,6 +20,7 @@ from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.bag_reader import Reader
 from test.cli import mcap_files, recordings
 from test.cli.mcap_files import Channel
 
@@ -269,17 +270,15 @@ def test_pages_that_lead_to_each_other_end(tmp_path):
             page_bytes + bytes(size - len(page_bytes) - len(cells)) + cells)
     content[(last - 2) * size:(last - 1) * size] = leaf
     path.write_bytes(content)
-    with pytest.raises(StereoError, match='SQLite says interrupted'):
-        bags.StereoBag(path)
+    reader = Reader(path)
+    assert 'is damaged or was cut off' in ''.join(reader.notes)
+    reader.close()
 
 
 @pytest.mark.parametrize('name', ['x.db3', 'x.mcap', 'x.bag', 'x.db3.zstd', 'folder/x_0.mcap'])
 def test_what_is_no_regular_file_is_refused(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
-    if path.parent != tmp_path:
-        (path.parent / 'metadata.yaml').write_text(
-            f'rosbag2_bagfile_information: {{relative_file_paths: [{path.name}]}}')
     if name.startswith('x.m'):
         path.symlink_to('/dev/zero')
     else:
