@@ -1,4 +1,4 @@
-"""Reads the messages of a bag, and says which one is damaged."""
+"""Reads the messages of a bag, also without its end, and says which one is damaged."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rosbags.interfaces import Connection
 
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.evaluation.bag_mcap import McapStorage
 from stereo_bp_ros.evaluation.bag_messages import (
     MIN_BYTES,
     ROS1_STORE,
@@ -23,7 +24,6 @@ from stereo_bp_ros.evaluation.bag_messages import (
 )
 from stereo_bp_ros.evaluation.bag_storage import (
     MAX_DEFINITION_BYTES,
-    McapStorage,
     Ros1Storage,
     SqliteStorage,
     check_size,
@@ -31,9 +31,13 @@ from stereo_bp_ros.evaluation.bag_storage import (
     decompress_file,
 )
 from stereo_bp_ros.evaluation.bag_topics import (
+    CAMERA_INFO,
     COMPRESSED,
+    TRANSFORM_TYPES,
+    TRUTH_TYPES,
     is_storage,
     plain_name,
+    storage_files,
 )
 
 Storage = McapStorage | SqliteStorage | Ros1Storage
@@ -41,8 +45,14 @@ Storage = McapStorage | SqliteStorage | Ros1Storage
 #: Storage of a file by its suffix; others are bags of ROS 1.
 STORAGES: Mapping[str, type[Storage]] = {'.mcap': McapStorage, '.db3': SqliteStorage}
 
+#: Types of messages that are read; others may be defined as they like.
+READ_TYPES = (*TRUTH_TYPES, CAMERA_INFO, *TRANSFORM_TYPES)
+
 #: First bytes of a message that was compressed alone: no message of ROS 2 begins with them.
 _ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
+
+#: Bytes of a file that are read to see whether it has any content.
+_BLANK = 4096
 
 
 class Reader:
@@ -53,6 +63,7 @@ class Reader:
     another and not kept, so that the memory does not grow with the bag.
 
     connections: topics of all files.
+    notes:       sentences about what is missing.
     is2:         whether messages are of ROS 2.
 
     :raises StereoError: no bag.
@@ -60,6 +71,7 @@ class Reader:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
+        self.notes: list[str] = []
         self._storages: list[Storage] = []
         self._unpacked_bytes = 0
         self._place = 'its index'
@@ -71,11 +83,12 @@ class Reader:
         except BaseException as error:
             self.close()
             if isinstance(error, Exception):
-                raise StereoError(f'{path} cannot be read as a bag: '
-                                  f'{error if str(error) else _described(error)}') from error
+                raise StereoError(f'{path} cannot be read as a bag: {error}') from error
             raise
         self.connections = self._merged_connections()
-        self.is2 = not any(isinstance(one, Ros1Storage) for one in self._storages)
+        # An MCAP file may hold messages of ROS 1, too.
+        self.is2 = not any(getattr(one.ext, 'serialization_format', 'ros1') == 'ros1'
+                           for one in self.connections if one.msgtype in READ_TYPES)
 
     def _open(self, file: pathlib.Path) -> None:
         if file.exists() and not file.is_file():        # it need not end
@@ -88,6 +101,7 @@ class Reader:
             raise StereoError(f'{file.name}: {error}' if self._path.is_dir()
                               else str(error)) from error
         self._storages.append(storage)
+        self.notes += filter(None, [storage.note])
 
     def _merged_connections(self) -> list[Connection]:
         found: dict[tuple[str, str], Connection] = {}
@@ -146,8 +160,10 @@ class Reader:
             own = [one for one in storage.connections if (one.topic, one.msgtype) in wanted]
             for connection, time_ns, data in storage.messages(own, start, stop) if own else ():
                 if self.is2 and data.startswith(_ZSTD_MAGIC):
-                    data = bytes(decompress(data, 'zstd'))
-                yield wanted[connection.topic, connection.msgtype], time_ns, data
+                    data, is_whole = decompress(data, 'zstd')
+                    if not is_whole:
+                        raise StereoError('the end of a compressed message is missing')
+                yield wanted[connection.topic, connection.msgtype], time_ns, bytes(data)
 
     def decode(self, kind: str, data: bytes) -> Any:
         """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
@@ -185,14 +201,19 @@ class Reader:
                                   f'{2 if self.is2 else 1}')
 
     def _files(self) -> list[pathlib.Path]:
-        """The files that metadata.yaml names."""
+        """The files that metadata.yaml names; without one those that there are."""
         if not self._path.is_dir():
             return [self._path]
         told = self._path / 'metadata.yaml'
-        if not told.is_file():
-            raise StereoError('it has no metadata.yaml, which the end of a recording writes: '
-                              '`ros2 bag reindex` makes one, or name a file of it')
-        return [self._named(name) for name in _names(told)]
+        if told.is_file() and _has_content(told):
+            return [self._named(name) for name in _names(told)]
+        files = storage_files(self._path)
+        if not files:
+            raise StereoError('it has no metadata.yaml: `ros2 bag reindex` makes one')
+        self.notes.append(f'{self._path} has no metadata.yaml, which the end of a recording '
+                          f'writes: {", ".join(file.name for file in files)} '
+                          f'{"are" if len(files) > 1 else "is"} read')
+        return files
 
     def _named(self, name: Any) -> pathlib.Path:
         path = self._path / pathlib.PurePath(str(name)).name
@@ -210,13 +231,18 @@ class Reader:
         return path
 
 
+def _has_content(path: pathlib.Path) -> bool:
+    """Whether anything was written before a computer stopped: some file systems leave zeros."""
+    with path.open('rb') as file:
+        return bool(file.read(_BLANK).strip(b'\0 \n'))
+
+
 def _names(path: pathlib.Path) -> list[Any]:
     """Names of files in a metadata.yaml."""
     try:
         content = read_yaml(path)
     except ValueError as error:
-        raise StereoError(f'its metadata.yaml is refused ({" ".join(str(error).split())}): '
-                          '`ros2 bag reindex` makes another one') from error
+        raise StereoError(f'its metadata.yaml is refused: {error}') from error
     about = content.get('rosbag2_bagfile_information') if isinstance(content, Mapping) else None
     names = about.get('relative_file_paths') if isinstance(about, Mapping) else None
     if not isinstance(names, list) or not names:

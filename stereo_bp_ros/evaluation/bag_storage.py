@@ -1,18 +1,20 @@
-"""Files of bags for the reader: SQLite and MCAP of rosbag2, and bags of ROS 1.
+"""Files of bags for the reader: what all share, SQLite of rosbag2, and bags of ROS 1.
 
-A storage has ``connections``, one for each topic, whose type says so where it cannot be read.
+A storage has ``connections``, one for each topic, whose type says so where it cannot be read, and
+a ``note``: a sentence about a file whose end is missing, or ''.
 """
 
 from __future__ import annotations
 
 import bz2
 import contextlib
-import copy
 import functools
+import io
 import itertools
 import pathlib
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +26,15 @@ from rosbags.interfaces import (
     MessageDefinition,
     MessageDefinitionFormat,
 )
-from rosbags.rosbag1.reader import Chunk, Header, IndexData, RecordType
-from rosbags.rosbag2 import storage_mcap
+from rosbags.rosbag1.reader import (
+    Chunk,
+    ChunkInfo,
+    Header,
+    IndexData,
+    RecordType,
+    read_bytes,
+    read_uint32,
+)
 from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros.bounded import allowed, check_limit
@@ -50,10 +59,8 @@ _DECOMPRESSORS: Mapping[str, Callable[[], Any]] = {
     'zstd': zstd.ZstdDecompressor, 'lz4': lz4.frame.LZ4FrameDecompressor,
     'bz2': bz2.BZ2Decompressor}
 
-_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros2idl': MessageDefinitionFormat.IDL}
-
-#: Ends an MCAP file (https://mcap.dev/spec).
-_MAGIC = b'\x89MCAP0\r\n'
+_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros1msg': MessageDefinitionFormat.MSG,
+            'ros2idl': MessageDefinitionFormat.IDL, 'omgidl': MessageDefinitionFormat.IDL}
 
 #: What SQLite has beside a file whose last changes are not in it yet.
 _JOURNALS = ('-wal', '-journal')
@@ -67,16 +74,18 @@ _DATA = ("CASE WHEN typeof(data) != 'blob' THEN NULL WHEN length(data) <= ? THEN
 _STEPS, _MAX_STEPS = 10**5, 10**6
 
 
-_NO_DEFINITION = MessageDefinition(MessageDefinitionFormat.NONE, '')
+def make_connection(number: int, topic: str, kind: str, encoding: str, form: str, text: str,
+                    owner: Any) -> Connection:
+    """A topic of a file of rosbag2; the type of one that cannot be read says so.
 
-
-def readable(connection: Connection) -> Connection:
-    """A topic of a file of rosbag2; the type of one that cannot be read says so."""
-    encoding = getattr(connection.ext, 'serialization_format', '')
-    if encoding == 'cdr':
-        return connection
-    return connection._replace(msgdef=_NO_DEFINITION, msgtype=(
-        f'{printable(connection.msgtype)} ({printable(encoding)})'))
+    :param form, text: format and text of the definition of its type.
+    """
+    if not kind or encoding not in ('cdr', 'ros1'):
+        kind, form = f'{printable(kind) or "no schema"} ({printable(encoding)})', ''
+    known = _FORMATS.get(form)
+    definition = MessageDefinition(known or MessageDefinitionFormat.NONE, text if known else '')
+    return Connection(number, topic, kind, definition, '', 0, ConnectionExtRosbag2(encoding, []),
+                      owner)
 
 
 def check_size(what: str, count: int, limit: int) -> None:
@@ -90,15 +99,16 @@ def check_size(what: str, count: int, limit: int) -> None:
         raise StereoError(f'{what} is too large: {error}') from error
 
 
-def decompress(data: bytes, compression: str) -> bytes | bytearray:
-    """The content of a compressed message or chunk, which is held once.
+def decompress(data: bytes, compression: str) -> tuple[bytes | bytearray, bool]:
+    """The content of a compressed message or chunk, and whether its end is there, too.
+
+    Holds the content once.
 
     :param compression: as ROS 1 and MCAP call it.
-    :raises StereoError: it is larger than ``MAX_MESSAGE_BYTES``, compressed otherwise, or its end
-        is missing.
+    :raises StereoError: it is larger than ``MAX_MESSAGE_BYTES``, or compressed otherwise.
     """
     if compression in ('', 'none'):
-        return data
+        return data, True
     if compression not in _DECOMPRESSORS:
         raise StereoError(f'the compression {printable(compression)} is not known')
     if compression == 'zstd':
@@ -113,9 +123,7 @@ def decompress(data: bytes, compression: str) -> bytes | bytearray:
             found += one.decompress(piece, max_length=_MAX_PART)
             check_size('a message or chunk', len(found), MAX_MESSAGE_BYTES)
             piece = (one.unused_data or b'') if one.eof else b''
-    if not one.eof:
-        raise StereoError('the end of a compressed message or chunk is missing')
-    return found
+    return found, bool(one.eof)
 
 
 def decompress_file(source: pathlib.Path, folder: pathlib.Path, before: int) -> pathlib.Path:
@@ -146,41 +154,35 @@ def decompress_file(source: pathlib.Path, folder: pathlib.Path, before: int) -> 
 
 
 class SqliteStorage:
-    """A file of rosbag2 in SQLite."""
+    """A file of rosbag2 in SQLite, also one that was cut off."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self.connections: list[Connection] = []
+        self.note = ''
+        self._last_id: int | None = None
         self._opened = contextlib.ExitStack()
 
     def open(self) -> None:
         """Read the topics, and count their messages.
 
-        :raises StereoError: it is no file of rosbag2, or damaged.
+        :raises StereoError, sqlite3.Error: it is no file of rosbag2, or damaged.
         """
-        try:
-            self._open()
-        except sqlite3.Error as error:
-            raise StereoError(f'SQLite says {error}: `sqlite3 {self.path.name} .recover` and '
-                              '`ros2 bag reindex` may save what is left') from error
-
-    def _open(self) -> None:
         self._db = self._connect()
         if not self._has('topics', 'id') or not self._has('messages', 'data'):
             raise StereoError('it has no tables of topics and messages')
         definitions = {}
         if self._has('message_definitions', 'topic_type'):
-            definitions = {kind: MessageDefinition(_FORMATS[form], text)
-                           for kind, form, text in self._few(
-                               'SELECT topic_type, encoding, encoded_message_definition '
-                               'FROM message_definitions') if form in _FORMATS}
+            definitions = {kind: (form, text) for kind, form, text in self._few(
+                'SELECT topic_type, encoding, encoded_message_definition '
+                'FROM message_definitions')}
         topics = self._few(
             'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
-        counts = dict(self._execute(
-            'SELECT topic_id, count(*) FROM messages GROUP BY topic_id').fetchall())
-        self.connections = [readable(Connection(
-            number, str(topic), str(kind), definitions.get(kind, _NO_DEFINITION), '',
-            counts.get(number, 0), ConnectionExtRosbag2(str(encoding), []), self))
+        counts = self._count_messages()
+        self.connections = [
+            make_connection(number, str(topic), str(kind), encoding,
+                            *definitions.get(kind, ('', '')), self)._replace(
+                                msgcount=counts.get(number, 0))
             for number, topic, kind, encoding in topics]
 
     def close(self) -> None:
@@ -189,15 +191,26 @@ class SqliteStorage:
 
     def messages(self, connections: Collection[Connection], start: int | None = None,
                  stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
-        """Messages in the order of recording."""
+        """Messages in the order of recording; of a file that was cut off, in that of writing."""
         wanted = {one.id: one for one in connections}
-        limits = [('timestamp >= ?', start), ('timestamp < ?', stop)]
+        limits = [('timestamp >= ?', start), ('timestamp < ?', stop), ('id <= ?', self._last_id)]
         words = ''.join(f' AND {word}' for word, value in limits if value is not None)
-        for number, time_ns, data in self._execute(
-                f'SELECT topic_id, timestamp, {_DATA} FROM messages WHERE topic_id IN '
-                f'({",".join("?" * len(wanted))}){words} ORDER BY timestamp',
-                [allowed(MAX_MESSAGE_BYTES), *wanted,
-                 *(value for _, value in limits if value is not None)]):
+        # A timestamp's index may be what is missing.
+        order = 'timestamp' if self._last_id is None else 'id'
+        rows = self._execute(
+            f'SELECT topic_id, timestamp, {_DATA} FROM messages WHERE topic_id IN '
+            f'({",".join("?" * len(wanted))}){words} ORDER BY {order}',
+            [allowed(MAX_MESSAGE_BYTES), *wanted,
+             *(value for _, value in limits if value is not None)])
+        while True:
+            try:
+                number, time_ns, data = next(rows)
+            except StopIteration:
+                return
+            except sqlite3.DatabaseError:
+                if self._last_id is not None:
+                    return
+                raise
             if isinstance(data, int):
                 check_size('a message', data, MAX_MESSAGE_BYTES)
             if not isinstance(time_ns, int):
@@ -208,11 +221,32 @@ class SqliteStorage:
 
     def _connect(self) -> sqlite3.Connection:
         """The file, which is not changed, with what SQLite has not taken into it yet."""
-        has_journal = any(path.is_file() and path.stat().st_size for path in (
-            self.path.with_name(self.path.name + end) for end in _JOURNALS))
-        found = sqlite3.connect(
-            f'{self.path.absolute().as_uri()}?{"mode=ro" if has_journal else "immutable=1"}',
-            uri=True, check_same_thread=False)
+        journals = [path for path in (self.path.with_name(self.path.name + end)
+                                      for end in _JOURNALS)
+                    if path.is_file() and path.stat().st_size]
+        if not journals:
+            found = self._database(self.path, 'immutable=1')
+            try:
+                found.execute('SELECT count(*) FROM sqlite_master').fetchone()
+            except sqlite3.DatabaseError:
+                # Or SQLite reads nothing of a file that is shorter than it should be.
+                found.execute('PRAGMA writable_schema=ON')
+            return found
+        with contextlib.suppress(sqlite3.Error):
+            found = self._database(self.path, 'mode=ro')
+            found.execute('SELECT count(*) FROM sqlite_master').fetchone()
+            return found
+        # Where nothing can be written beside it, or it has to be rolled back.
+        check_size('the file', sum(path.stat().st_size for path in (self.path, *journals)),
+                   MAX_UNPACKED_BYTES)
+        folder = pathlib.Path(self._opened.enter_context(tempfile.TemporaryDirectory()))
+        for path in (self.path, *journals):
+            shutil.copy(path, folder / path.name)
+        return self._database(folder / self.path.name, 'mode=rw')
+
+    def _database(self, path: pathlib.Path, how: str) -> sqlite3.Connection:
+        found = sqlite3.connect(f'{path.absolute().as_uri()}?{how}', uri=True,
+                                check_same_thread=False)
         self._opened.callback(found.close)
         return found
 
@@ -240,95 +274,119 @@ class SqliteStorage:
             rows.append(row)
         return rows
 
-
-class McapStorage:
-    """A file of rosbag2 in MCAP, as rosbags reads it."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
-        self.connections: list[Connection] = []
-        self._reader = storage_mcap.McapReader(path)
-
-    def open(self) -> None:
-        """Read the index; rosbags makes one where there is none.
-
-        :raises StereoError, ReaderError: it is no MCAP file of ROS 2, or damaged.
-        """
-        with self.path.open('rb') as file:
-            file.seek(max(0, self.path.stat().st_size - len(_MAGIC)))
-            if file.read() != _MAGIC:
-                raise StereoError(f'it was cut off: `mcap recover {self.path.name}` makes a whole '
-                                  'file of it')
-        try:
-            self._reader.open()
-        except (KeyError, UnicodeDecodeError) as error:
-            raise StereoError(f'it has topics that are not of ROS ({error}): `mcap filter` leaves '
-                              'them out') from error
-        self.connections = list(map(readable, self._reader.connections))
-        check_size('the list of topics and their definitions', sum(
-            len(one.topic) + len(one.msgdef.data) for one in self.connections), MAX_TOPICS_BYTES)
-        # Chunks without an index of their messages would be passed over.
-        chunks, count = self._reader.chunks, self._reader.metadata.message_count
-        if count != sum(one.msgcount for one in self.connections) or (chunks and count != sum(
-                sum(one.channel_count.values()) for one in chunks)):
-            raise StereoError('its index lacks messages: `mcap recover '
-                              f'{self.path.name}` makes another one')
-        held = 0
-        for time_ns, size in sorted([
-                *((one.message_start_time, one.uncompressed_size) for one in chunks),
-                *((one.message_end_time + 1, -one.uncompressed_size) for one in chunks)]):
-            held += size
-            check_size(f'what chunks that overlap in time hold at {time_ns} ns', held,
-                       MAX_MESSAGE_BYTES)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._reader.bio:
-            self._reader.close()
-
-    def messages(self, connections: Collection[Connection], start: int | None = None,
-                 stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
-        """Messages in the order of recording.
-
-        :raises StereoError, ReaderError: one is too large, or a chunk is damaged.
-        """
-        reader = copy.copy(self._reader)
-        with self.path.open('rb') as reader.bio:        # several may read in turn
-            for connection, time_ns, data in reader.messages(connections, start, stop):
-                check_size('a message', len(data), MAX_MESSAGE_BYTES)
-                yield connection, time_ns, data
-
-
-def _decompressed(compression: str, data: bytes, size: int = 0) -> bytes:
-    check_size('a chunk', max(len(data), size), MAX_MESSAGE_BYTES)
-    return bytes(decompress(data, compression))
-
-
-# rosbags itself decompresses without a limit.
-storage_mcap.DECOMPRESSORS.update({
-    name: functools.partial(_decompressed, name) for name in ('', 'lz4', 'zstd')})
+    def _count_messages(self) -> dict[int, int]:
+        """Messages by topic; of a damaged file those that can still be read."""
+        with contextlib.suppress(sqlite3.DatabaseError):
+            return dict(self._execute(
+                'SELECT topic_id, count(*) FROM messages GROUP BY topic_id').fetchall())
+        counts: dict[int, int] = {}
+        last_ns = 0
+        with contextlib.suppress(sqlite3.DatabaseError):
+            for number, topic, time_ns, data in self._execute(
+                    f'SELECT id, topic_id, timestamp, {_DATA} FROM messages ORDER BY id',
+                    [allowed(MAX_MESSAGE_BYTES)]):
+                if not isinstance(time_ns, int) or not isinstance(data, bytes):
+                    break
+                counts[topic] = counts.get(topic, 0) + 1
+                self._last_id, last_ns = number, time_ns
+        if not counts:
+            raise StereoError('it is damaged, and no message can be read: `sqlite3 FILE .recover` '
+                              'and `ros2 bag reindex` may save what is left')
+        self.note = (f'{self.path} is damaged or was cut off: its {sum(counts.values())} messages '
+                     f'up to {last_ns / 1e9:.3f} s are read, and those behind them are not')
+        return counts
 
 
 class Ros1Storage(rosbag1.Reader):
-    """A bag of ROS 1."""
+    """A bag of ROS 1. Where its index is missing, all chunks are read to make one."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        super().__init__(path)
+        self.indexes: dict[int, list[IndexData]] = {}
+        self.note = ''
 
     def open(self) -> None:
-        """Read the index.
+        """Read the index, or the chunks.
 
-        :raises StereoError, ReaderError: it has none, or is no bag.
+        :raises ReaderError: it is no bag, or holds no whole chunk.
         """
         try:
             super().open()
         except rosbag1.ReaderError as error:
             if 'index' not in str(error):
                 raise
-            raise StereoError(f'{error} `rosbag reindex {self.path.name}` makes an index'
-                              ) from error
+            self._scan()
 
     def close(self) -> None:
         """Close the file, unless it was never opened."""
         if self.bio:
             super().close()
+
+    def _scan(self) -> None:
+        """Make an index from the chunks, up to the first that is not whole."""
+        self.bio = self.path.open('rb')
+        try:
+            self.bio.readline()
+            Header.read(self.bio, RecordType.BAGHEADER)
+            self.bio.seek(read_uint32(self.bio), io.SEEK_CUR)
+            end = self.bio.tell()
+            connections: dict[int, Connection] = {}
+            try:
+                while True:
+                    self._take_chunk(self.bio.tell(), connections)
+                    end = self.bio.tell()
+            except Exception:       # whatever the disk has in place of what was written last
+                left = self.path.stat().st_size - end
+            count = sum(map(len, self.indexes.values()))
+            if not count:
+                raise rosbag1.ReaderError(
+                    'it is not indexed and was cut off before its first whole chunk')
+            self.indexes = {number: sorted(self.indexes.get(number, [])) for number in connections}
+            self.connections = [one._replace(msgcount=len(self.indexes[number]))
+                                for number, one in connections.items()]
+        except BaseException:
+            super().close()
+            raise
+        self.note = (
+            f'{self.path} has no index, which the end of a recording writes: its {count} messages '
+            f'up to {(self.end_time - 1) / 1e9:.3f} s are read'
+            + (f', and {left} bytes behind them are not' if left else '')
+            + f'. `rosbag reindex {self.path.name}` makes an index')
+
+    def _take_chunk(self, place: int, connections: dict[int, Connection]) -> None:
+        """Take in the record at a place, as far as it is a chunk."""
+        assert self.bio
+        header = Header.read(self.bio)
+        if header.get_uint8('op') != RecordType.CHUNK:
+            read_bytes(self.bio, read_uint32(self.bio))
+            return
+        self.bio.seek(place)
+        chunk = self.read_chunk()
+        self.bio.seek(chunk.datapos)
+        content = chunk.decompressor(read_bytes(self.bio, chunk.datasize))
+        behind = self.bio.tell()
+        found: dict[int, list[IndexData]] = {}
+        file, self.bio = self.bio, io.BytesIO(content)
+        try:
+            while (offset := self.bio.tell()) < len(content):
+                header = Header.read(self.bio)
+                number = header.get_uint32('conn')
+                if header.get_uint8('op') == RecordType.CONNECTION:
+                    self.bio.seek(offset)
+                    connections.setdefault(number, self.read_connection())
+                else:
+                    found.setdefault(number, []).append(
+                        IndexData(header.get_time('time'), place, offset))
+                    read_bytes(self.bio, read_uint32(self.bio))
+        finally:
+            self.bio = file
+        self.bio.seek(behind)
+        times = [one.time for index in found.values() for one in index]
+        self.chunks[place] = chunk
+        self.chunk_infos.append(ChunkInfo(place, min(times), max(times) + 1, {}) if times else
+                                ChunkInfo(place, 2**63 - 1, 0, {}))
+        for number, index in found.items():
+            self.indexes.setdefault(number, []).extend(index)
 
     def read_chunk(self) -> Chunk:
         """As of rosbags; what decompresses the chunk ends at ``MAX_MESSAGE_BYTES``."""
@@ -344,3 +402,11 @@ class Ros1Storage(rosbag1.Reader):
         super().read_index_data(pos, indexes)
         if 12 * sum(map(len, indexes.values())) > self.path.stat().st_size:
             raise StereoError('its index has more messages than the file')
+
+
+def _decompressed(compression: str, data: bytes) -> bytes:
+    check_size('a chunk', len(data), MAX_MESSAGE_BYTES)
+    content, is_whole = decompress(data, compression)
+    if not is_whole:
+        raise StereoError('the end of a compressed chunk is missing')
+    return bytes(content)

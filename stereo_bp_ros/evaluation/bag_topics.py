@@ -63,7 +63,7 @@ ROS1_SUFFIXES = ('.bag', '.bag.active')
 def is_bag(path: pathlib.Path) -> bool:
     """Whether a path is a rosbag2 folder, a file of one, or a ROS 1 bag file, by its name."""
     if path.is_dir():
-        return (path / 'metadata.yaml').is_file() or any(map(is_storage, path.iterdir()))
+        return (path / 'metadata.yaml').is_file() or bool(storage_files(path))
     return path.name.endswith(ROS1_SUFFIXES) or is_storage(path)
 
 
@@ -75,6 +75,16 @@ def is_storage(path: pathlib.Path) -> bool:
 def plain_name(path: pathlib.Path) -> pathlib.Path:
     """The name of a file before it was compressed."""
     return path.with_suffix('') if path.suffix == COMPRESSED else path
+
+
+def storage_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files of one recording in a folder without metadata.yaml, as they were written.
+
+    Several are one recording where their names differ in the number at the end; else [].
+    """
+    files = [file for file in folder.iterdir() if is_storage(file)]
+    names = {(re.sub(r'_\d+$', '', plain_name(file).stem), file.suffix) for file in files}
+    return sorted(files, key=lambda file: (len(file.name), file.name)) if len(names) == 1 else []
 
 
 @dataclasses.dataclass(frozen=True)

@@ -162,7 +162,8 @@ class StereoBag:
         return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
     def warnings(self, played: bool = False) -> list[str]:
-        """Sentences about images that are not rectified and a truth that does not fit the pairs.
+        """Sentences about images that are not rectified, messages that are missing because the
+        recording was cut off, and a truth that does not fit the pairs.
 
         :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
         :raises StereoError: there is no pair, which is no error where ``played``; or none has a
@@ -176,6 +177,7 @@ class StereoBag:
                 '. Have the node rectify it (rectify), or match the image_rect of image_proc'
                 if rectify else '. The images themselves are rectified already: leave rectify '
                 'of the node off')]
+        found += self._reader.notes
         try:
             # One is enough, else all is read: an evaluation need not begin.
             next(self._pairs(lambda *_: None, with_truth=False), None)

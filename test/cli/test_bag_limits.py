@@ -20,6 +20,7 @@ from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.bag_reader import Reader
 from test.cli import mcap_files, recordings
 from test.cli.mcap_files import Channel
 
@@ -101,7 +102,7 @@ def test_what_becomes_larger_than_the_limit_is_refused_and_is_read_with_a_higher
             StereoError, match=rf'more than {LIMIT} bytes; .* {VARIABLE}=0.0078125 '), \
             bags.StereoBag(path) as bag:
         list(bag.read())
-    assert name == 'no chunks' or peak[0] < 0.75 * SIZE    # a message is in the file as it is
+    assert peak[0] < 0.75 * SIZE
     monkeypatch.delenv(VARIABLE)
     with bags.StereoBag(path) as bag:
         pair, = bag.read()
@@ -114,7 +115,7 @@ def test_a_chunk_whose_size_is_not_what_the_file_says_is_refused(tmp_path, monke
 
     path = mcap_files.write(tmp_path / 'x.mcap', channels(), messages(8192), per_chunk=4,
                             compression='zstd', compress=compress)
-    with bags.StereoBag(path) as bag, pytest.raises(StereoError, match='Chunk size mismatch'):
+    with bags.StereoBag(path) as bag, pytest.raises(StereoError, match=r'bytes in place of \d+'):
         list(bag.read())
     monkeypatch.setenv(VARIABLE, FACTOR)
     with bags.StereoBag(path) as bag, pytest.raises(StereoError, match=VARIABLE):
@@ -168,9 +169,9 @@ def test_chunks_that_overlap_in_time_are_held_up_to_the_limit(tmp_path, monkeypa
     path = mcap_files.write(tmp_path / 'x.mcap', channels(), every, per_chunk=4,
                             compression='zstd', compress=zstd.compress)
     monkeypatch.setenv(VARIABLE, FACTOR)
-    with pytest.raises(StereoError,
-                       match=f'chunks that overlap in time .* more than {LIMIT} bytes'):
-        bags.StereoBag(path)
+    with bags.StereoBag(path) as bag, pytest.raises(
+            StereoError, match=f'chunks that overlap in time .* more than {LIMIT} bytes'):
+        list(bag.read())
     every = [(topic, time_ns + number * 10**8, data) for number in range(40)
              for topic, time_ns, data in messages(2**17)]
     path = mcap_files.write(tmp_path / 'y.mcap', channels(), every, per_chunk=4,
@@ -179,7 +180,7 @@ def test_chunks_that_overlap_in_time_are_held_up_to_the_limit(tmp_path, monkeypa
         assert len(list(bag.raw())) == 160
 
 
-def test_a_chunk_is_held_twice_at_most(tmp_path):
+def test_a_chunk_is_held_once(tmp_path):
     every = [(topic, time_ns + number, data) for number in range(8)
              for topic, time_ns, data in messages(2**21)]
     path = mcap_files.write(tmp_path / 'x.mcap', channels(), every, per_chunk=len(every))
@@ -187,7 +188,7 @@ def test_a_chunk_is_held_twice_at_most(tmp_path):
     with bags.StereoBag(path) as bag, traced() as peak:
         count = sum(1 for _ in bag.raw())
     assert count == len(every)
-    assert peak[0] < 2.3 * size
+    assert peak[0] < 1.3 * size
 
 
 SEPARATOR = '=' * 80
@@ -269,17 +270,15 @@ def test_pages_that_lead_to_each_other_end(tmp_path):
             page_bytes + bytes(size - len(page_bytes) - len(cells)) + cells)
     content[(last - 2) * size:(last - 1) * size] = leaf
     path.write_bytes(content)
-    with pytest.raises(StereoError, match='SQLite says interrupted'):
-        bags.StereoBag(path)
+    reader = Reader(path)
+    assert 'is damaged or was cut off' in ''.join(reader.notes)
+    reader.close()
 
 
 @pytest.mark.parametrize('name', ['x.db3', 'x.mcap', 'x.bag', 'x.db3.zstd', 'folder/x_0.mcap'])
 def test_what_is_no_regular_file_is_refused(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
-    if path.parent != tmp_path:
-        (path.parent / 'metadata.yaml').write_text(
-            f'rosbag2_bagfile_information: {{relative_file_paths: [{path.name}]}}')
     if name.startswith('x.m'):
         path.symlink_to('/dev/zero')
     else:
