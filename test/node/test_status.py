@@ -79,6 +79,11 @@ def test_its_table_is_printed_once_where_nobody_looks(
 
 def test_a_namespace_without_a_node_is_a_sentence_with_those_that_report(
         counted: dict[str, int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(['status', '--namespace', 'fornt', '--wait', '3']) == 2
-    assert 'in /fornt within 3 s' in (said := capsys.readouterr().err)
-    assert 'reported have: /stereo_bp' in said
+    for wait in ('3', '10', '30'):      # a busy machine finds nodes later
+        assert main(['status', '--namespace', 'fornt', '--wait', wait]) == 2
+        said = capsys.readouterr().err
+        assert f'in /fornt within {wait} s' in said
+        if 'reported have: /stereo_bp' in said:
+            break
+    else:
+        pytest.fail(said)
