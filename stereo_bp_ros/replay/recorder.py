@@ -10,8 +10,6 @@ import time
 from collections.abc import Mapping
 
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
@@ -22,6 +20,7 @@ from stereo_msgs.msg import DisparityImage
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.replay import frames
+from stereo_bp_ros.replay.listening import Spinner
 from stereo_bp_ros.replay.parameter_requests import RemoteParameters
 
 #: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
@@ -58,7 +57,7 @@ class Recorder:
     failures: why a node could not become active, by node; '' = nothing is wrong.
     """
 
-    def __init__(self, node: Node, path: pathlib.Path, context: Context, depth: int) -> None:
+    def __init__(self, node: Node, path: pathlib.Path, depth: int) -> None:
         self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
         self.counts = dict.fromkeys(RECORDED, 0)
@@ -77,19 +76,13 @@ class Recorder:
             node.create_subscription(
                 kind, topic, lambda data, t=topic, c=connection: self._write(t, c, data), qos,
                 raw=True)
-        self._executor = SingleThreadedExecutor(context=context)
-        self._executor.add_node(node)
-        self._thread = threading.Thread(target=self._spin, name='recorder', daemon=True)
-        self._closing = threading.Event()
-        self._thread.start()
+        self._spinner = Spinner(node, 'recorder')
 
     def close(self) -> None:
         """Stop recording and close the bag."""
-        self._closing.set()
-        self._thread.join(5)
+        self._spinner.close()
         with self._lock:
             self._writer.close()
-        self._executor.shutdown()
 
     def settings_of_publisher(self, topic: str) -> dict[str, Value]:
         """Settings of the matcher and ``SYNC`` of the node that publishes a topic.
@@ -105,10 +98,6 @@ class Recorder:
         with contextlib.suppress(StereoError):
             return RemoteParameters(self._node, where, SETTINGS_LIMIT_S).get(names)
         return {}
-
-    def _spin(self) -> None:
-        while not self._closing.is_set():
-            self._executor.spin_once(timeout_sec=0.1)
 
     def _write(self, topic: str, connection: object, data: bytes) -> None:
         with self._lock:

@@ -215,7 +215,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
         raise StereoError(f'ROS refuses {" ".join(ros_arguments)}: {error}') from error
     try:
         ros_node = rclpy.create_node('stereo_bp_recorder', context=context)
-        recorder = Recorder(ros_node, directory / 'output', context, QUEUE_DEPTH)
+        recorder = Recorder(ros_node, directory / 'output', QUEUE_DEPTH)
         try:
             start = time.perf_counter()
             log = directory / 'node.log' if node else None

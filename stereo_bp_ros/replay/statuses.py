@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.context import Context
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
-from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 from stereo_bp_ros.errors import StereoError, printable
 from stereo_bp_ros.replay import frames
+from stereo_bp_ros.replay.listening import Spinner, absolute, listener, namespace_of
 from stereo_bp_ros.stamps import header_stamp
 
 #: Seconds without a report of a node, which come once a second, from which on it is stale.
@@ -39,38 +36,21 @@ class Statuses:
     """
 
     def __init__(self, context: Context | None = None) -> None:
-        self._context = context or Context()
-        self._is_own = context is None
+        self._context = context
         self._reports: dict[str, tuple[Report | None, Report]] = {}
         self._arrived_s: dict[str, float] = {}
-        self._closing = threading.Event()
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Statuses:
-        if self._is_own:
-            rclpy.init(context=self._context, args=[])
-        self.node = Node('stereo_bp_status', context=self._context, enable_rosout=False,
-                         start_parameter_services=False, use_global_arguments=False)
+        self.node = self._stack.enter_context(listener('stereo_bp_status', self._context))
         self.node.create_subscription(
             DiagnosticArray, '/diagnostics', self._take,
             QoSProfile(depth=64, reliability=ReliabilityPolicy.BEST_EFFORT))
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self.node)
-        self._thread = threading.Thread(target=self._spin, name='status', daemon=True)
-        self._thread.start()
+        self._stack.callback(Spinner(self.node, 'status').close)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._thread.join(5)
-        self._executor.shutdown()
-        self.node.destroy_node()
-        if self._is_own:
-            rclpy.try_shutdown(context=self._context)
-
-    def _spin(self) -> None:
-        with contextlib.suppress(ExternalShutdownException):
-            while not self._closing.is_set():
-                self._executor.spin_once(timeout_sec=0.1)
+        self._stack.close()
 
     def _take(self, message: Any) -> None:
         found: dict[str, dict[str, Any]] = {}
@@ -91,10 +71,10 @@ class Statuses:
 
         :raises StereoError: one does not in time; says which have reported.
         """
-        wanted = set(map(_absolute, namespaces))
+        wanted = set(map(absolute, namespaces))
         end = time.monotonic() + seconds
         while True:
-            twice = {_namespace(node) for node, (before, _) in list(self._reports.items())
+            twice = {namespace_of(node) for node, (before, _) in list(self._reports.items())
                      if before}
             if twice and wanted <= twice:
                 return list(self.figures(namespaces))
@@ -108,23 +88,15 @@ class Statuses:
 
     def figures(self, namespaces: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
         """Of each node in these namespaces (none: all): ``figures_of``."""
-        wanted = set(map(_absolute, namespaces))
+        wanted = set(map(absolute, namespaces))
         found = {}
         for node, reports in sorted(self._reports.items()):
-            if not wanted or _namespace(node) in wanted:
+            if not wanted or namespace_of(node) in wanted:
                 found[node] = figures_of(*reports)
                 silent_s = time.monotonic() - self._arrived_s[node]
                 if silent_s > STALE_S:
                     found[node] |= {'level': 'stale', 'state': f'no report for {silent_s:.0f} s'}
         return found
-
-
-def _absolute(namespace: str) -> str:
-    return f'/{namespace.strip("/")}'
-
-
-def _namespace(node: str) -> str:
-    return node.rpartition('/')[0] or '/'
 
 
 def figures_of(before: Report | None, now: Report) -> dict[str, Any]:

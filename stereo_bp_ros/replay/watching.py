@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 import os
 import re
 import threading
@@ -20,11 +21,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.context import Context
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
-from rclpy.node import Node, NodeNameNonExistentError
+from rclpy.node import NodeNameNonExistentError
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, PointCloud2
@@ -35,6 +34,7 @@ from stereo_bp_ros.camera import Calibration, projection
 from stereo_bp_ros.errors import StereoError, printable
 from stereo_bp_ros.images import RawImage, check_limits
 from stereo_bp_ros.replay import frames
+from stereo_bp_ros.replay.listening import Spinner, absolute, listener, namespace_of
 from stereo_bp_ros.replay.viewing import LIVE, Sink
 from stereo_bp_ros.stamps import header_stamp
 
@@ -95,39 +95,30 @@ class Watch:
     def __init__(self, sink: Sink, namespaces: Sequence[str] = (), *,
                  without: Collection[str] = (), context: Context | None = None) -> None:
         self._sink, self._without = sink, without
-        self._wanted = {f'/{name.strip("/")}' for name in namespaces}
-        self._context = context or Context()
-        self._is_own = context is None
+        self._wanted = set(map(absolute, namespaces))
+        self._context = context
         #: The thread for messages adds to it while others read.
         self._cameras: dict[str, Camera] = {}
         self._failures: dict[str, str] = {}
         self._arrived, self._closing = threading.Event(), threading.Event()
+        self._looked_s = -math.inf
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Watch:
-        if self._is_own:
-            rclpy.init(context=self._context, args=[])
-        self._node = Node('stereo_bp_view', context=self._context, enable_rosout=False,
-                          start_parameter_services=False, use_global_arguments=False)
+        self._node = self._stack.enter_context(listener('stereo_bp_view', self._context))
         self._diagnostics: collections.deque[bytes] = collections.deque(maxlen=SMALL)
         self._subscribe(DiagnosticArray, '/diagnostics',
                         lambda data: self._diagnostics.append(data), SMALL)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
-        self._threads = [threading.Thread(target=work, name='view', daemon=True)
-                         for work in (self._spin, self._show)]
-        for thread in self._threads:
-            thread.start()
+        self._stack.callback(Spinner(self._node, 'view', self._look_again).close)
+        shows = threading.Thread(target=self._show, name='view', daemon=True)
+        shows.start()
+        self._stack.callback(shows.join, 10)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._arrived.set()
-        for thread in self._threads:
-            thread.join(10)
-        self._executor.shutdown()
-        self._node.destroy_node()
-        if self._is_own:
-            rclpy.try_shutdown(context=self._context)
+        self._stack.close()
 
     @property
     def names(self) -> list[str]:
@@ -169,8 +160,7 @@ class Watch:
                 time.sleep(0.05)
 
     def _missing(self) -> list[str]:
-        there = {node.rpartition('/')[0] or '/' for node in list(self._cameras)}
-        return sorted(self._wanted - there)
+        return sorted(self._wanted - set(map(namespace_of, list(self._cameras))))
 
     def _publishers(self) -> list[tuple[str, str, str]]:
         """Topic, namespace and name of each node that publishes a disparity."""
@@ -181,8 +171,11 @@ class Watch:
                 # For a moment DDS knows a publisher, and not yet whose it is.
                 if one.node_namespace.startswith('/')]
 
-    def _look(self) -> None:
-        """Subscribe to what has come since."""
+    def _look_again(self) -> None:
+        """Subscribe to what has come since, every ``LOOK_S``."""
+        if time.monotonic() - self._looked_s <= LOOK_S:
+            return
+        self._looked_s = time.monotonic()
         for topic, namespace, name in self._publishers():
             node = f'{namespace.rstrip("/")}/{name}'
             if self._wanted and namespace not in self._wanted:
@@ -234,15 +227,6 @@ class Watch:
         camera.received += kind == 'disparity'
         camera.waiting[kind].append((message, data))
         self._arrived.set()
-
-    def _spin(self) -> None:
-        looked = 0.0
-        with contextlib.suppress(ExternalShutdownException):
-            while not self._closing.is_set():
-                if time.monotonic() - looked > LOOK_S:
-                    looked = time.monotonic()
-                    self._look()
-                self._executor.spin_once(timeout_sec=0.1)
 
     def _show(self) -> None:
         while not self._closing.is_set():
