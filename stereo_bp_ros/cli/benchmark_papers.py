@@ -128,7 +128,7 @@ def _write(folder: pathlib.Path, measured: dict[str, Any], tables: Sequence[Tabl
     drawn = []
     axes = {table.file_name: catalogue.EXPERIMENTS[table.paper, table.number].axes
             for table in tables}
-    if any(axes.values()) and draws:
+    if draws:
         drawn = [f'{table.file_name}.svg' for table in tables
                  if (found := axes[table.file_name])
                  and report.draw(table, found, folder / f'{table.file_name}.svg')]

@@ -372,12 +372,16 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
             for i, column in enumerate(columns)]
 
 
+def _length(cells: Sequence[int], chosen: Sequence[int]) -> int:
+    """Of a line with these columns and the bars between them."""
+    return 1 + sum(3 + cells[index] for index in chosen)
+
+
 def _parts(chosen: Sequence[int], cells: Sequence[int], keys: int) -> list[list[int]]:
     """Indices of columns that a line has room for, those of the keys in every part."""
     width, parts = _console().width, [[*chosen[:keys]]]
     for index in chosen[keys:]:
-        if (len(parts[-1]) > keys
-                and 1 + sum(3 + cells[i] for i in (*parts[-1], index)) > width):
+        if len(parts[-1]) > keys and _length(cells, [*parts[-1], index]) > width:
             parts.append([*chosen[:keys]])
         parts[-1].append(index)
     return parts
@@ -392,7 +396,7 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], ranks: Sequen
     cells, width = _widths(columns, rows), _console().width
     chosen = [index for index, rank in enumerate(ranks) if rank == 0]
     for index in sorted(set(range(len(ranks))) - set(chosen), key=lambda i: ranks[i]):
-        if 1 + sum(3 + cells[i] for i in (*chosen, index)) <= width:
+        if _length(cells, [*chosen, index]) <= width:
             chosen.append(index)
     return sorted(chosen)
 
