@@ -13,6 +13,7 @@ from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from test.drives import write_drive
 
 SETTINGS = ['--backend', 'cpu', '--set', 'disparity_range=64']
 SCENE = RoadSequence(width=640, height=240, frames=70, misalignment=Misalignment(
@@ -21,16 +22,9 @@ SCENE = RoadSequence(width=640, height=240, frames=70, misalignment=Misalignment
 
 @pytest.fixture(scope='module')
 def drive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Every fifth frame of seven seconds: with P of both cameras, as a sequence has it."""
+    """Of seven seconds."""
     folder = tmp_path_factory.mktemp('drive')
-    for index in range(0, len(SCENE), 5):
-        frame = SCENE.frame(index)
-        for side, image in (('left', frame.left), ('right', frame.right)):
-            (folder / side).mkdir(exist_ok=True)
-            files.write_image(folder / side / f'{frame.stamp_ns}.png', image)
-    for side, shift in (('left', 0.0), ('right', -SCENE.focal_px * SCENE.baseline_m)):
-        np.savetxt(folder / f'P_{side}.txt', [
-            [SCENE.focal_px, 0, SCENE.cx, shift], [0, SCENE.focal_px, SCENE.cy, 0], [0, 0, 1, 0]])
+    write_drive(folder, SCENE)
     return folder
 
 

@@ -7,7 +7,6 @@ import logging
 import pathlib
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip('numba')
@@ -16,6 +15,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from test.cases import every
+from test.drives import write_drive
 
 OPTIONS = ['--backend', 'cpu', '--repeat', '1', '--set', 'stereo_algorithm=sad', '--set',
            'disparity_range=32']
@@ -106,14 +106,7 @@ def test_rows_beyond_the_limit_stay_and_are_a_warning(
 def test_a_yaw_is_told_by_the_motion_along_a_sequence(
         yaw: float, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     scene = RoadSequence(width=640, height=240, frames=150, misalignment=Misalignment(yaw_deg=yaw))
-    for index in range(0, len(scene), 5):
-        frame = scene.frame(index)
-        for side, image in (('left', frame.left), ('right', frame.right)):
-            (tmp_path / side).mkdir(exist_ok=True)
-            files.write_image(tmp_path / side / f'{10**18 + frame.stamp_ns}.png', image)
-    for side, shift in (('left', 0.0), ('right', -scene.focal_px * scene.baseline_m)):
-        np.savetxt(tmp_path / f'P_{side}.txt', [
-            [scene.focal_px, 0, scene.cx, shift], [0, scene.focal_px, scene.cy, 0], [0, 0, 1, 0]])
+    write_drive(tmp_path, scene, first_ns=10**18)
     more = ['--set', 'disparity_range=64']
     found = evaluate(tmp_path, 'measure', capsys, *more)
     assert found['warned'] == (['yaw'] if yaw else [])
