@@ -8,20 +8,20 @@ import stat
 
 from stereo_bp_ros.errors import ConfigError
 
+#: An environment variable: the factor by which every limit below is multiplied, 1 if not set.
 VARIABLE = 'STEREO_BP_LIMIT_FACTOR'
-"""An environment variable: the factor by which every limit below is multiplied, 1 if not set."""
 
+#: Of an image or a disparity map: 8192 x 8192, the default of max_image_width and _height.
 MAX_PIXELS = 2**26
-"""Of an image or a disparity map: 8192 x 8192, the default of max_image_width and _height."""
 
+#: Of an image or a disparity map in a file.
 MAX_BYTES = 2**29
-"""Of an image or a disparity map in a file."""
 
+#: Of a calibration, of stamps, and of YAML, where aliases count as what they stand for.
 MAX_TEXT_BYTES = 2**22
-"""Of a calibration, of stamps, and of YAML, where aliases count as what they stand for."""
 
+#: Of reports in JSON, which have some kilobytes a frame.
 MAX_REPORT_BYTES = 2**28
-"""Of reports in JSON, which have some kilobytes a frame."""
 
 
 def allowed(limit: int) -> int:

@@ -20,11 +20,11 @@ from stereo_bp_ros.files import MAX_SIDE, PathLike, read_text
 
 _log = logging.getLogger(__name__)
 
+#: No focal length, principal point or baseline is larger, in pixels or millimetres.
 MAX_NUMBER = 1e9
-"""No focal length, principal point or baseline is larger, in pixels or millimetres."""
 
+#: Metres between the cameras of Virtual KITTI 2, which no file of it says.
 VIRTUAL_KITTI_BASELINE = 0.532725
-"""Metres between the cameras of Virtual KITTI 2, which no file of it says."""
 
 NAMES = ('P_left.txt', 'calib.txt', 'left.yaml', 'left.yml', 'stereo.yaml', 'stereo.yml',
          'extrinsics.yml')
@@ -42,15 +42,15 @@ PROJECTION_KEYS = (('P0', 'P1'), ('P1', 'P2'), ('P2', 'P3'), ('P_left', 'P_right
                    ('P_l', 'P_r'), ('Pl', 'Pr'), ('LEFT.P', 'RIGHT.P'), ('P_rect_00', 'P_rect_01'))
 """Names of the two projection matrices in YAML; the first pair that is there is taken."""
 
+#: Names of the two cameras in a YAML file of both.
 CAMERA_KEYS = (('left', 'right'), ('left_camera', 'right_camera'), ('cam0', 'cam1'))
-"""Names of the two cameras in a YAML file of both."""
 
+#: Names of P in the YAML of one camera: a calibration file, or a message as ROS prints it.
 CAMERA_INFO_KEYS = ('projection_matrix', 'P', 'p')
-"""Names of P in the YAML of one camera: a calibration file, or a message as ROS prints it."""
 
+#: Of cameras that count as rectified: pixels by which rows or focal lengths may differ, and the
+#: part of the baseline that is not along the rows.
 MAX_OFFSET_PX, MAX_SLOPE = 0.1, 1e-3
-"""Of cameras that count as rectified: pixels by which rows or focal lengths may differ, and the
-part of the baseline that is not along the rows."""
 
 Projections = tuple[Sequence[float], Sequence[float], tuple[int, int]]
 """P of the left and of the right camera, and width and height of their images; 0 = unknown."""

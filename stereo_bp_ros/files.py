@@ -19,13 +19,13 @@ from stereo_bp_ros.bounded import MAX_BYTES, MAX_PIXELS, MAX_TEXT_BYTES, check_l
 
 PathLike = str | os.PathLike[str]
 
+#: Grey levels per pixel of disparity in a 16-bit disparity PNG of KITTI.
 KITTI_SCALE = 256.0
-"""Grey levels per pixel of disparity in a 16-bit disparity PNG of KITTI."""
 
 MAX_SIDE = 1 << 16
 
+#: Image files that are read; each has its size in front of its pixels.
 FORMATS = ('PNG', 'JPEG', 'TIFF', 'BMP', 'Netpbm')
-"""Image files that are read; each has its size in front of its pixels."""
 
 
 def read_bytes(path: PathLike, what: str, limit: int = MAX_BYTES) -> bytes:

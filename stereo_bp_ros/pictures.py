@@ -15,12 +15,12 @@ import numpy as np
 
 from stereo_bp_ros.images import RawImage
 
+#: Colour of pixels without an estimate in `disparity_picture`, BGR: darker than any disparity.
 INVALID = (26, 24, 22)
-"""Colour of pixels without an estimate in `disparity_picture`, BGR: darker than any disparity."""
 
 UNKNOWN = (0, 0, 0)
+#: Colours in `error_picture`, BGR: no ground truth, and ground truth but no estimate.
 MISSING = (96, 92, 88)
-"""Colours in `error_picture`, BGR: no ground truth, and ground truth but no estimate."""
 
 ERROR_STEPS = (
     (0.25, (149, 54, 49)), (0.5, (180, 117, 69)), (1.0, (209, 173, 116)),
@@ -29,8 +29,8 @@ ERROR_STEPS = (
 """Upper limit of the error in pixels and its colour, BGR, from blue (good) to red; safe for people
 who confuse red and green."""
 
+#: Width / height that `comparison` aims at: that of a screen.
 SHEET_ASPECT = 1.6
-"""Width / height that `comparison` aims at: that of a screen."""
 
 PAPER = (34, 31, 29)
 INK = (228, 226, 224)
@@ -207,8 +207,8 @@ Panel = tuple[str, np.ndarray]
 Map = tuple[np.ndarray, np.ndarray | None]
 """Disparity and valid, as in `disparity_picture`."""
 
+#: Pixels of the longer side of a picture inside a page, and its bytes before they become text.
 MAX_EMBEDDED_SIDE, MAX_EMBEDDED_BYTES = 1440, 300_000
-"""Pixels of the longer side of a picture inside a page, and its bytes before they become text."""
 
 
 class Sheet(NamedTuple):

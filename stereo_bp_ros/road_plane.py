@@ -13,14 +13,14 @@ import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 
+#: Most that the disparity of a pixel of the plane differs from it, pixels.
 TOLERANCE_PX = 1.0
-"""Most that the disparity of a pixel of the plane differs from it, pixels."""
 
+#: Planes tried, each through three pixels; pixels that vote for them; seed of both.
 TRIALS, SAMPLES, SEED = 1000, 5000, 20
-"""Planes tried, each through three pixels; pixels that vote for them; seed of both."""
 
+#: Fewer make no road.
 MIN_PIXELS = 100
-"""Fewer make no road."""
 
 
 @dataclass(frozen=True)

@@ -23,32 +23,32 @@ import numpy as np
 from stereo_bp_ros.alignment import corner_matches
 from stereo_bp_ros.camera import Calibration
 
+#: Disparities are searched from the one that such a yaw gives to infinity, degrees.
 MAX_YAW_DEG = 0.75
-"""Disparities are searched from the one that such a yaw gives to infinity, degrees."""
 
+#: Points are far from here on, by their own disparities, metres.
 FAR_M = 150.0
-"""Points are far from here on, by their own disparities, metres."""
 
+#: A far point is behind infinity by more than this, pixels: noise and the grid of pixels.
 BEHIND_PX = 0.5
-"""A far point is behind infinity by more than this, pixels: noise and the grid of pixels."""
 
+#: Corners, and their share, that have to move as one body.
 MIN_POINTS, MIN_SHARE = 12, 0.4
-"""Corners, and their share, that have to move as one body."""
 
+#: Uncertainty of an offset, and robust deviation of its corners, with which it counts, pixels.
 MAX_SIGMA_PX, MAX_SPREAD_PX = 0.5, 1.0
-"""Uncertainty of an offset, and robust deviation of its corners, with which it counts, pixels."""
 
+#: Standard deviations: of an offset before anything is known, and of a place of a corner.
 PRIOR_PX, NOISE_PX = 3.0, 0.2
-"""Standard deviations: of an offset before anything is known, and of a place of a corner."""
 
+#: Of the least squares; the first ones leave the offsets at 0, and smaller steps end it.
 ITERATIONS, WITHOUT_OFFSETS, MIN_STEP = 40, 8, 1e-3
-"""Of the least squares; the first ones leave the offsets at 0, and smaller steps end it."""
 
+#: Seconds between two pairs whose motion is measured.
 MIN_MOTION_S, MAX_MOTION_S = 0.2, 1.5
-"""Seconds between two pairs whose motion is measured."""
 
+#: Offsets that are needed for one to be believed.
 MIN_ESTIMATES = 5
-"""Offsets that are needed for one to be believed."""
 
 _BACK_PX = 0.3
 _LK: dict[str, Any] = {

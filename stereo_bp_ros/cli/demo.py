@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 HELP = 'render a road sequence, replay it through the node, report'
 NEEDS = ('rclpy', 'rosbags')
 
+#: Share of the frames of a rendered sequence that has to be published in time: a frame comes too
+#: late where a newer one takes its place. Another process may hold a core for a moment.
 MIN_PUBLISHED = 0.95
-"""Share of the frames of a rendered sequence that has to be published in time: a frame comes too
-late where a newer one takes its place. Another process may hold a core for a moment."""
 
 #: Name, title, preset, size, disparities, rate in Hz and frames of each run on a rendered street.
 RUNS = (('bp', 'Hierarchical belief propagation', 'road', (320, 240), 32, 10.0, 120),

@@ -12,8 +12,8 @@ from stereo_bp_ros.evaluation import row_report
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Totals
 
+#: Characters of a line for a terminal.
 WIDTH = 80
-"""Characters of a line for a terminal."""
 
 MAPS = {'score': 'the map as the matcher publishes it, with its holes',
         'filled': 'the same map, every hole filled with a disparity of the background'}

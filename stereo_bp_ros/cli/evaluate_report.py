@@ -38,11 +38,11 @@ OTHER_MEANINGS = (
     ('AUSE', 'area between that curve and the curve of the oracle; 0 is best', '% or px'))
 
 
+#: Pairs that cannot be read and are named on the page; the report has all.
 NAMED = 5
-"""Pairs that cannot be read and are named on the page; the report has all."""
 
+#: What the times of an evaluation in this process are.
 ALL_RUNS = 'All runs of all frames'
-"""What the times of an evaluation in this process are."""
 
 
 def summary_of(results: Collection[Result], totals: Totals, *, source: str, backend: str,

@@ -15,8 +15,8 @@ from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Skipped, judge_al
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sources import Sources, Unread
 
+#: Pairs that a worker is handed at once; fewer of short sources, so that all have work.
 MAX_CHUNK = 32
-"""Pairs that a worker is handed at once; fewer of short sources, so that all have work."""
 
 Collect = Callable[[int, Evaluation, Matched], None]
 """Is handed the place of a pair, who has judged it, and the pair."""

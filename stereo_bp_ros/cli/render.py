@@ -32,8 +32,8 @@ HELP = 'render pairs of a street with exact truth: weather, night, errors of cal
 NEEDS = ()
 
 MAX_SIDE = 8192
+#: So many frames are drawn before other processes have started.
 MAX_FRAMES_IN_ONE_PROCESS = 8
-"""So many frames are drawn before other processes have started."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,8 +24,8 @@ from stereo_bp_ros.errors import shown
 HELP = 'see a running node or a recording in Rerun: window, browser or file'
 NEEDS = ('rerun',)
 
+#: What --without may leave out.
 OPTIONAL = ('left', 'confidence', 'points')
-"""What --without may leave out."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,14 +16,14 @@ from stereo_bp_ros.resources import PRESETS
 #: Name of the node, '/' and wildcards included, and its parameters by their whole names.
 Block = tuple[str, Mapping[str, Any]]
 
+#: In place of a shipped preset: the best one for this machine, or the default of each setting.
 AUTO, NONE = 'auto', 'none'
-"""In place of a shipped preset: the best one for this machine, or the default of each setting."""
 
+#: Values, lists and mappings of a YAML file, and how deep they lie within each other.
 MAX_NODES, MAX_DEPTH = 10**5, 100
-"""Values, lists and mappings of a YAML file, and how deep they lie within each other."""
 
+#: Of a whole number, as in Python itself.
 MAX_DIGITS = 4300
-"""Of a whole number, as in Python itself."""
 
 
 def preset_names() -> list[str]:

@@ -41,23 +41,23 @@ IMAGE_FOLDERS = (SIDES, ('cam0/data', 'cam1/data'), *(
     for name in ('cam', 'camera', 'camera_', 'infra')), ('l', 'r'), ('L', 'R'))
 """Folders of left and right images, besides those whose names have left and right in them."""
 
+#: Names of folders whose images are of no camera.
 OTHER_IMAGES = re.compile(rf'{TRUTH_NAME.pattern}|mask|seg|occl|conf|flow|normal', re.IGNORECASE)
-"""Names of folders whose images are of no camera."""
 
 INSTEREO2K_SCALE, CRESTEREO_SCALE = 100.0, 32.0
 """Grey levels per pixel of disparity in the 16-bit truths of InStereo2K and of CREStereo."""
 
+#: Nanoseconds between stamps at least: numbers that are closer are those of frames.
 MIN_STEP_NS = 1_000_000
-"""Nanoseconds between stamps at least: numbers that are closer are those of frames."""
 
+#: Nanoseconds from one frame to the next where names have nothing but the frames' numbers.
 FRAME_NS = 100_000_000
-"""Nanoseconds from one frame to the next where names have nothing but the frames' numbers."""
 
+#: Largest number of a frame: larger ones that are no stamps in nanoseconds are no times.
 MAX_FRAMES = 10**9
-"""Largest number of a frame: larger ones that are no stamps in nanoseconds are no times."""
 
+#: Most grey levels that one pixel of disparity can be, and more disparities than there are.
 MAX_SCALE = 65535
-"""Most grey levels that one pixel of disparity can be, and more disparities than there are."""
 
 
 def described(folder: Path) -> list[Entry] | None:

@@ -60,8 +60,8 @@ class Properties:
         return f'sm_{self.capability[0]}{self.capability[1]}'
 
 
+#: Through which CUDA reaches the driver; the last one on Jetson.
 DEVICE_FILES = ('/dev/nvidia[0-9]*', '/dev/nvidiactl', '/dev/nvidia-uvm', '/dev/nvmap')
-"""Through which CUDA reaches the driver; the last one on Jetson."""
 
 #: Stands for the device where none is asked, in plans and in tests of kernels: an H200.
 TYPICAL = Properties(0, 'NVIDIA H200', (9, 0), 132, 227 * 1024, 228 * 1024, 141 * 2**30, False)
