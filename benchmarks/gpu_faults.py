@@ -399,7 +399,7 @@ class Load:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        self._runtime.memset(self._values, 0, 4 * LOAD_VALUES)
+        self._runtime.memsetAsync(self._values, 0, 4 * LOAD_VALUES, self._stream.ptr)
         arguments = np.uint64(self._values), np.uint64(LOAD_VALUES), np.int32(8)
         while not self._ended.is_set():
             with self._stream:

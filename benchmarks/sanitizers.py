@@ -298,7 +298,7 @@ def arena_apart(is_cleared: bool, *arguments: Any) -> Any:
     pieces = {name: memory.Memory(made.nbytes[name]) for name in made.device}
     for name, piece in pieces.items():
         if made.nbytes[name] and (is_cleared or name.startswith(ZERO_AT_FIRST)):
-            runtime.memset(piece.ptr, 0, made.nbytes[name])
+            runtime.memsetAsync(piece.ptr, 0, made.nbytes[name], arguments[-1])
         made.device[name] = piece.ptr
     made._memory = pieces
     return made

@@ -72,8 +72,7 @@ def of_cuda(case: Case) -> dict[str, Any]:
     frames = {}
     planned = plan_of(parts)
     with seen.in_place_of_a_device():
-        made = pipeline.Pipeline(planned, PlacedArena(found, planned.memory, planned.pinned,
-                                                      memory.STAMPS))
+        made = pipeline.Pipeline(planned, PlacedArena(found, planned))
         made.load()
         made.initialise(0)
         initial = seen.take()
@@ -98,8 +97,8 @@ def _arrays(found: geometry.MemoryPlan) -> list[dict[str, Any]]:
 class PlacedArena(arena.Arena):
     """Addresses without memory behind them, none of which is null."""
 
-    def __init__(self, *plans: Any) -> None:
-        super().__init__(*plans, allocate=False)
+    def __init__(self, found: device.Properties, planned: Any) -> None:
+        super().__init__(found, planned.memory, planned.pinned, memory.STAMPS, None)
         self.host_address = {name: ON_HOST + at for name, at in self.host_address.items()}
         self.device = {name: ON_DEVICE + at for name, at in self.device.items()}
         if self.is_shared:
@@ -130,7 +129,8 @@ class Recorder:
         from cupy.cuda import runtime
         with mock.patch.object(compiler, 'kernel', self.kernel), mock.patch.multiple(
                 runtime, memsetAsync=self._memset, memcpyAsync=self._memcpy,
-                malloc=self._malloc, free=lambda address: self._calls.append({'free': address})):
+                streamSynchronize=lambda _: None, malloc=self._malloc,
+                free=lambda address: self._calls.append({'free': address})):
             yield
 
     def kernel(self, _device: Any, file: str, name: str) -> Any:

@@ -72,7 +72,8 @@ class CudaEngine(Engine):
         with device.Errors(index), self._device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._caller = cupy.cuda.Event(disable_timing=True)
-            self._arena = arena = Arena(plan.device, plan.memory, plan.pinned, STAMPS)
+            self._arena = arena = Arena(plan.device, plan.memory, plan.pinned, STAMPS,
+                                        self._stream.ptr)
             self._pipeline = Pipeline(plan, arena)
             self._convert = self._pipeline.convert
             compiling = time.perf_counter()

@@ -124,7 +124,7 @@ class Pipeline:
 
 def kernels_of(plan: Plan) -> set[tuple[str, str]]:
     """File and name of every kernel that an engine of a plan loads; asks no device."""
-    arena = Arena(plan.device, plan.memory, plan.pinned, STAMPS, allocate=False)
+    arena = Arena(plan.device, plan.memory, plan.pinned, STAMPS, None)
     with compiler.collected() as names:
         Pipeline(plan, arena).load()
     return names

@@ -63,9 +63,11 @@ class _Bench:
         if config.reference_image == 'right':
             # Both mirrored and swapped, as in the engine.
             left, right = (np.ascontiguousarray(side[:, ::-1]) for side in (right, left))
-        self._images = {pixel: [cupy.asarray(side.astype(pixel)) for side in (left, right)]
-                        for pixel in ('uint8', 'int32')}
-        self._filled = {name: cupy.zeros(left.shape, dtype) for name, dtype in _FILLED.items()}
+        with self._stream:
+            self._images = {pixel: [cupy.asarray(side.astype(pixel)) for side in (left, right)]
+                            for pixel in ('uint8', 'int32')}
+            self._filled = {name: cupy.zeros(left.shape, dtype)
+                            for name, dtype in _FILLED.items()}
         self._expected: dict[str, np.ndarray] = {}
 
     def default(self) -> float:
@@ -76,7 +78,7 @@ class _Bench:
         windows = self._windows('uint8', launch.rows)
         time = self._time(lambda: kernel.launch(
             self._stream.ptr, launch.grid, (launch.threads, 1, 1), launch.shared_bytes, windows))
-        self._expected = {name: cupy.asnumpy(array) for name, array in self._filled.items()}
+        self._expected = self._found()
         return time
 
     def variant(self, variant: cuda.Variant) -> float | None:
@@ -85,15 +87,21 @@ class _Bench:
             return None
         rows = variant.rows(self._config, self._width, self._height, self._device)
         windows = self._windows(variant.pixel, rows)
-        for array in self._filled.values():
-            array.fill(0)
+        with self._stream:
+            for array in self._filled.values():
+                array.fill(0)
         time = self._time(lambda: cuda.enqueue(
             self._device, self._stream.ptr, variant, self._config, windows))
         inside = (slice(windows.y_begin, windows.y_end), slice(windows.x_begin, windows.x_end))
-        for name, expected in self._expected.items():
-            if not np.array_equal(cupy.asnumpy(self._filled[name])[inside], expected[inside]):
+        for name, found in self._found().items():
+            if not np.array_equal(found[inside], self._expected[name][inside]):
                 raise StereoError(f'{variant}: {name} differs from the default')
         return time
+
+    def _found(self) -> dict[str, np.ndarray]:
+        """What the last kernel has filled in."""
+        with self._stream:
+            return {name: cupy.asnumpy(array) for name, array in self._filled.items()}
 
     def _windows(self, pixel: str, rows: int) -> sad.Windows:
         addresses = {side: image.data.ptr for side, image in
@@ -103,7 +111,6 @@ class _Bench:
 
     def _time(self, launch: Callable[[], None]) -> float:
         """Median microseconds of one launch among many in a graph."""
-        cupy.cuda.Device().synchronize()
         launch()                    # loads the kernel
         with self._stream:
             self._stream.begin_capture()

@@ -12,8 +12,6 @@ from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import arena, device
 
-_TO_DEVICE, _FROM_DEVICE = 1, 2     # cudaMemcpyKind
-
 
 class Memory:
     """All arrays of an engine, to be written and read by name; ``context`` is for its stages."""
@@ -23,19 +21,19 @@ class Memory:
         self.config, self.width, self.height = config, width, height
         plan = plan_of(config, width, height)
         self.plan = plan.memory
-        self.arena = arena.Arena(found, plan.memory, plan.pinned, memory.STAMPS)
-        self.context = Context(found, config, width, height, self.arena)
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.arena = arena.Arena(found, plan.memory, plan.pinned, memory.STAMPS, self.stream.ptr)
+        self.context = Context(found, config, width, height, self.arena)
 
     def put(self, name: str, array: np.ndarray) -> None:
         """Write an array on the device."""
-        runtime.memcpy(self.arena.device[name], array.ctypes.data, array.nbytes, _TO_DEVICE)
-        runtime.deviceSynchronize()
+        arena.upload(self.arena.device[name], array, self.stream.ptr)
 
     def get(self, name: str) -> np.ndarray:
         """Read an array on the device, as soon as everything in the stream is done."""
-        self.stream.synchronize()
         (spec,) = (spec for spec in self.plan.arrays if spec.name == name)
         array = np.empty(spec.shape, spec.dtype)
-        runtime.memcpy(array.ctypes.data, self.arena.device[name], array.nbytes, _FROM_DEVICE)
+        runtime.memcpyAsync(array.ctypes.data, self.arena.device[name], array.nbytes,
+                            runtime.memcpyDeviceToHost, self.stream.ptr)
+        self.stream.synchronize()
         return array

@@ -14,6 +14,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.arena import upload
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.partitions import Partition, Partitioning
 
@@ -106,10 +107,7 @@ def parameters(config: ResolvedConfig, table: int) -> CostLaunch:
 
 def send_table(config: ResolvedConfig, address: int, stream: int) -> None:
     """Send the table of 16-bit costs to the device."""
-    from cupy.cuda import runtime
-    values = cost_formats.table(config)
-    runtime.memcpyAsync(address, values.ctypes.data, values.nbytes,
-                        runtime.memcpyHostToDevice, stream)
+    upload(address, cost_formats.table(config), stream)
 
 
 class Cost:

@@ -21,6 +21,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.launch import (
     Launch,
 )
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.arena import upload
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages.refine import Frame
 from stereo_bp_ros.partitions import Partitioning
@@ -139,11 +140,9 @@ class Messages:
             compiler.kernel(self._device, 'hierarchical/messages.cu', inherit_name(self._config))
 
     def initialise(self, stream: int) -> None:
-        """Write what stays the same in every frame; done when the stream has been waited for."""
-        from cupy.cuda import runtime
+        """Write what stays the same in every frame."""
         for address, values in self._constants.items():
-            runtime.memcpyAsync(address, values.ctypes.data, values.nbytes,
-                                runtime.memcpyHostToDevice, stream)
+            upload(address, values, stream)
 
     def enqueue(self, stream: int, base: str, out: Matches, frame: Frame | None = None) -> None:
         """Run every launch; the last one selects labels as well, see ``Labels``.

@@ -22,21 +22,23 @@ class Arena:
     arrays of one name are one array and nothing need be copied.
 
     :param stamps: name of each time in the array ``stamps`` to its place there.
-    :param allocate: False: addresses count from 0, and there is no memory behind them.
+    :param stream: in which the memory is cleared, before whatever the stream writes there; None:
+        addresses count from 0, and there is no memory behind them.
     """
 
     def __init__(self, device: Properties, on_device: MemoryPlan, pinned: MemoryPlan,
-                 stamps: Mapping[str, int], *, allocate: bool = True) -> None:
+                 stamps: Mapping[str, int], stream: int | None) -> None:
         self._stamps = stamps
         self.is_shared = device.is_integrated
         self._memory: Any = None
         self._pinned: Any = None
         base = start = 0
-        if allocate:
+        if stream is not None:
             from cupy.cuda import memory, pinned_memory, runtime
             self._memory = memory.Memory(on_device.total + ALIGNMENT)
             base = _align(self._memory.ptr)
-            runtime.memset(self._memory.ptr, 0, on_device.total + ALIGNMENT)
+            # A stream that does not block is not ordered with the legacy one, which memset takes.
+            runtime.memsetAsync(self._memory.ptr, 0, on_device.total + ALIGNMENT, stream)
             self._pinned = pinned_memory.PinnedMemoryPointer(pinned_memory.PinnedMemory(
                 pinned.total + ALIGNMENT, _PORTABLE | _MAPPED), 0)
             start = _align(self._pinned.ptr)
@@ -45,7 +47,7 @@ class Arena:
         self.host_address = {spec.name: start + spec.offset for spec in pinned.arrays}
         self.host = {spec.name: _view(self._pinned, start - self._pinned.ptr + spec.offset,
                                       spec.shape, spec.dtype) for spec in pinned.arrays
-                     } if allocate else {}
+                     } if stream is not None else {}
         for array in self.host.values():
             array.fill(0)
         if self.is_shared:
@@ -83,6 +85,21 @@ class ArenaPart(Arena):
     def stamp(self, stage: str) -> int:
         """No address: none is wanted."""
         return 0
+
+
+def upload(address: int, values: np.ndarray[Any, Any], stream: int) -> None:
+    """Copy an array of the host to the device, and wait for the stream.
+
+    The host's memory may be pageable: whether the copy has read it by the time that
+    ``memcpyAsync`` returns depends on machine and driver.
+
+    :param address: on the device.
+    :param values: C-contiguous.
+    """
+    from cupy.cuda import runtime
+    runtime.memcpyAsync(address, values.ctypes.data, values.nbytes, runtime.memcpyHostToDevice,
+                        stream)
+    runtime.streamSynchronize(stream)
 
 
 def _align(address: int) -> int:

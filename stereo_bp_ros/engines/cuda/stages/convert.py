@@ -13,6 +13,7 @@ import numpy as np
 
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.engines.cuda.runtime.arena import upload
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.images import ENCODINGS, RawImage
 from stereo_bp_ros.rectification import Maps
@@ -237,11 +238,8 @@ class Convert:
 
     def fill_maps(self, side: str, maps: Maps, stream: int) -> None:
         """Copy the maps of a camera to the device. The stream is done when this returns."""
-        from cupy.cuda import runtime
         for name, values in zip(('map', 'map_parts'), maps, strict=True):
-            runtime.memcpyAsync(self._arena.device[f'{side}_{name}'], values.ctypes.data,
-                                values.nbytes, runtime.memcpyHostToDevice, stream)
-        runtime.streamSynchronize(stream)       # while ``maps`` live
+            upload(self._arena.device[f'{side}_{name}'], values, stream)
 
     def places(self, pair: tuple[RawImage, RawImage], readings: tuple[Reading, Reading]
                ) -> Sources:
