@@ -76,7 +76,7 @@ class Case(NamedTuple):
 _WHOLE = {'preprocessing': 'none', 'data_weight': 0.1, 'data_truncation': 15.0,
           'discontinuity_slope': 1.0, 'levels': 4}
 _COSTS = {'census_weight': 0.8, 'sparse_census_weight': 0.5, 'sobel_weight': 1.0,
-          'grey_weight': 0.5, 'residual_weight': 0.5, 'discontinuity_slope': 20.0,
+          'grey_weight': 0.5, 'discontinuity_slope': 20.0,
           'discontinuity_truncation': 120.0, 'levels': 3}
 _PLAIN = {**_WHOLE, 'message_type': 'float32', 'program': 'plain_steps'}
 _TILED = {'tile_size': 13}

@@ -146,8 +146,8 @@ class DisparityFrame:
                 invalid; or None. Half the bytes of ``disparity`` on the way from a GPU.
     depth_mm:   uint16 H x W, millimetres along the optical axis, rounded half up; 0 = no depth,
                 or one beyond 65.535 m; or None.
-    disparity_color: uint8 H x W x 3, the disparity in colours (blue, green, red) by ``color_map``
-                and ``color_range``, black where invalid; or None.
+    disparity_color: uint8 H x W x 3, the disparity in colours (blue, green, red) by ``color_map``,
+                black where invalid; or None.
     points:     float32 H x W x 4 (every ``points_decimation``-th row and column): x, y and z in
                 metres in the optical frame of the reference camera (right, down, forward;
                 REP 103), all three NaN = no point; and the bits of a colour,

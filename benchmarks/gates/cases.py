@@ -118,7 +118,7 @@ def _costs() -> Iterator[Case]:
                        *VGA)
     for disparities, paths in itertools.product((21, 64, 128, 300), (False, True)):
         yield Case({'disparity_range': disparities, **COMBINED, 'path_sums': paths}, *VGA)
-    for change in ({'grey_weight': 0.5, 'residual_weight': 2.0}, {'sparse_census_weight': 0.5},
+    for change in ({'grey_weight': 0.5}, {'sparse_census_weight': 0.5},
                    {'smoothing_sigma': 0.7},
                    {'texture_threshold': 50}, {'partition_columns': 2, 'path_sums': True}):
         yield Case({**COMBINED, **change}, *VGA)

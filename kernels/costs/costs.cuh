@@ -5,5 +5,4 @@
 #pragma once
 #include "costs/census.cuh"
 #include "costs/grey.cuh"
-#include "costs/residual.cuh"
 #include "costs/sobel.cuh"

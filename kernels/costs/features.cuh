@@ -10,7 +10,6 @@ constexpr int MAX_COSTS = 8;
 
 struct FeatureSettings {
     float sobel_scale, sobel_cap;  // factor, and bound of the absolute result
-    int residual_radius;           // of the box
 };
 
 struct FeatureLaunch {
@@ -34,13 +33,11 @@ DEVICE uint8 cut_to_byte(int value) { return uint8(min(max(value, 0), 255)); }
 struct GreyTile {
     uint8* pixels;  // [rows][columns]
     uint8* means;   // the same, of 3 x 3 pixels; there is none at the border of the tile
-    int* sums;      // [rows][TILE_WIDTH], of the rows of a box
     int halo, rows, columns;
 
     DEVICE GreyTile(void* shared, int halo)
         : halo(halo), rows(TILE_HEIGHT + 2 * halo), columns(TILE_WIDTH + 2 * halo) {
-        sums = static_cast<int*>(shared);
-        pixels = reinterpret_cast<uint8*>(sums + rows * TILE_WIDTH);
+        pixels = static_cast<uint8*>(shared);
         means = pixels + rows * columns;
     }
     template <typename Pixel>
@@ -87,9 +84,8 @@ struct GreyTile {
     // Pixels from (x, y) on, four in a word. The word after them is read, too.
     template <int COUNT>
     DEVICE void bytes_at(const uint8* image, int x, int y, uint32 (&found)[COUNT]) const {
-        const int place = int(image - reinterpret_cast<const uint8*>(sums))
-            + (y + halo) * columns + x + halo;
-        const uint32* const words = reinterpret_cast<const uint32*>(sums) + place / 4;
+        const int place = int(image - pixels) + (y + halo) * columns + x + halo;
+        const uint32* const words = reinterpret_cast<const uint32*>(pixels) + place / 4;
         uint32 last = words[0];
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {

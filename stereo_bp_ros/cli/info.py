@@ -17,7 +17,7 @@ from typing import Any
 from stereo_bp_ros import engines, papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
-from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, Setting
+from stereo_bp_ros.config import MatcherConfig, NodeConfig, Setting
 from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.errors import BackendUnavailable
 
@@ -171,8 +171,6 @@ def _first_line(kind: type[object]) -> str:
 
 def _reference_row(setting: Setting) -> str:
     when = 'start' if setting.read_only else 'live' if setting.live else 'rebuild'
-    if setting.name in IGNORED:
-        when = 'ignored'
     default = str(setting.default).lower() if setting.type is bool else str(setting.default)
     accepted = setting.limit().removeprefix('must be ')
     return f'| `{setting.name}` | `{default or "(none)"}` | {accepted} | {when} | ' \

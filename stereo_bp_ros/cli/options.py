@@ -29,7 +29,6 @@ from stereo_bp_ros.config import (
 )
 from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names, preset_purpose
 from stereo_bp_ros.config.matcher import is_of_presets
-from stereo_bp_ros.config.node import without_effect
 from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE
 from stereo_bp_ros.config.stereo_image_proc import HINTS, hint
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown, visible
@@ -305,8 +304,6 @@ def _of_matcher(parameters: Mapping[str, Value], options: argparse.Namespace
     for name in HINTS:
         if name in parameters:          # the node leaves it out, too
             _log.warning('%s is left out; %s', name, hint(name))
-    for sentence in without_effect(parameters):
-        _log.warning(sentence)
     return {name: value for name, value in parameters.items()
             if name not in others and not name.startswith('qos_overrides.')}
 

@@ -12,12 +12,12 @@ from typing import Any
 from stereo_bp_ros.config.files import load_preset, preset_names
 from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.config.matcher_settings import ALGORITHMS
-from stereo_bp_ros.config.node import IGNORED, NodeConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.config.settings import Setting, Value, unknown_setting
 from stereo_bp_ros.errors import ConfigError
 
-__all__ = ['ALGORITHMS', 'IGNORED', 'MatcherConfig', 'NodeConfig', 'ResolvedConfig',
+__all__ = ['ALGORITHMS', 'MatcherConfig', 'NodeConfig', 'ResolvedConfig',
            'all_settings',
            'load_parameter_file', 'load_preset', 'parse_assignments', 'preset_names', 'split',
            'stamp_tolerance_s']

@@ -37,7 +37,10 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
             quantisation.message_scale(self)
         if self.stereo_algorithm == 'bp' and self.message_type == 'float16':
             quantisation.check_float16(self)
-        self._level_iterations()
+        count = len(str(self.iterations).split(','))
+        if count > self.levels:
+            raise ConfigError('iterations', self.iterations,
+                              f'must be at most levels ({self.levels}) numbers')
         ignored_keys(self.ignored_checks)
 
     def _rules(self) -> Iterator[tuple[bool, str, str]]:
@@ -66,10 +69,10 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                f'{program}.synchronisation', f'{program}.schedule {schedule} has several tiles at '
                'once in a block: use cooperative, lock_free or launches')
         is_hierarchical = algorithm == 'bp' and program == 'default'
-        yield (self.level_iterations != '' and not is_hierarchical, 'level_iterations',
-               'needs stereo_algorithm bp and program default')
+        yield (isinstance(self.iterations, str) and not is_hierarchical, 'iterations',
+               'a number for each level needs stereo_algorithm bp and program default')
         for name in ('discontinuity_first_step', 'census_weight', 'sparse_census_weight',
-                     'sobel_weight', 'grey_weight', 'residual_weight', 'path_sums'):
+                     'sobel_weight', 'grey_weight', 'path_sums'):
             yield (getattr(self, name) != type(self).settings()[name].default and not (
                 is_hierarchical and self.message_type == 'int16'), name,
                 'needs stereo_algorithm bp, program default and message_type int16')
@@ -78,7 +81,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                f'must be at most discontinuity_slope ({self.discontinuity_slope:g})')
         for name in ('path_sums', 'discontinuity_edge_threshold'):
             yield (bool(getattr(self, name)) and not self.has_combined_cost, name,
-                   'needs a weight above 0 of census, sparse_census, sobel, grey or residual')
+                   'needs a weight above 0 of census, sparse_census, sobel or grey')
         yield (self.discontinuity_edge_threshold > 0
                and self.discontinuity_edge_truncation > self.truncation,
                'discontinuity_edge_truncation',
@@ -102,20 +105,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
     @property
     def iterations_of_levels(self) -> tuple[int, ...]:
         """Iterations of each level, level 0 first."""
-        given = self._level_iterations() or (self.iterations,)
+        given = tuple(map(int, str(self.iterations).split(',')))
         return (given + (given[-1],) * self.levels)[:self.levels]
-
-    def _level_iterations(self) -> tuple[int, ...]:
-        words = [word.strip() for word in self.level_iterations.split(',')]
-        if words == ['']:
-            return ()
-        if not all(word.isdecimal() and int(word) <= 1000 for word in words):
-            raise ConfigError('level_iterations', self.level_iterations,
-                              'must be whole numbers from 0 to 1000 with commas between them')
-        if len(words) > self.levels:
-            raise ConfigError('level_iterations', self.level_iterations,
-                              f'must be at most levels ({self.levels}) numbers')
-        return tuple(map(int, words))
 
     @functools.cached_property
     def reduced(self) -> MatcherConfig:
@@ -123,8 +114,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         if self.downscale == 1:
             return self
         return self.replace(downscale=1, min_disparity=self.min_disparity // self.downscale,
-                            disparity_range=-(-self.disparity_range // self.downscale),
-                            color_range=self.colored_range)
+                            disparity_range=-(-self.disparity_range // self.downscale))
 
     @functools.cached_property
     def coarse(self) -> MatcherConfig:
@@ -136,7 +126,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         first, last = self.min_disparity, self.min_disparity + self.disparity_range - 1
         return self.replace(
             band_radius=0, min_disparity=first // 2,
-            disparity_range=last // 2 - first // 2 + 1, color_range=0, reference_image='left',
+            disparity_range=last // 2 - first // 2 + 1, reference_image='left',
             rectify=False, rectified_width=0, rectified_height=0,
             row_correction='off',
             census_weight=min(16.0, self.census_weight + self.sparse_census_weight),
@@ -149,11 +139,6 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         """The last disparity of the search, pixels."""
         steps = (self.disparity_range - 1) // self.downscale
         return self.min_disparity + self.downscale * steps
-
-    @property
-    def colored_range(self) -> int:
-        """``color_range``, with 0 resolved to that of the search, pixels."""
-        return self.color_range or self.max_disparity - self.min_disparity
 
     def _check_program(self) -> None:
         """Reject a program of another algorithm, and settings of one that is not chosen."""

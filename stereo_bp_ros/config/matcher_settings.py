@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Union
 
 from stereo_bp_ros.config.settings import Settings, setting
 from stereo_bp_ros.papers import programs
@@ -19,7 +19,7 @@ ALGORITHMS = ('sad', 'bp', 'tiled_bp')      # position = the number that stereo_
 #: is matched, and a preset provides them.
 NOT_OF_PRESETS = (
     'min_depth', 'rectify', 'rectified_width', 'rectified_height', 'mono16_scale',
-    'pre_adjust_disparity', 'color_map', 'color_range', 'points_decimation', 'points_min_depth',
+    'pre_adjust_disparity', 'color_map', 'points_decimation', 'points_min_depth',
     'points_max_depth', 'max_image_width', 'max_image_height', 'ignored_checks', 'memory_limit',
     'partition_columns', 'partition_rows', 'partition_padding', 'backend', 'device_id',
     'num_threads')
@@ -97,11 +97,10 @@ class MatcherSettings(Settings):
         'CUDA without partitions)')
     levels: int = setting(
         5, 'levels of the pyramid of belief propagation', 1, 10)
-    iterations: int = setting(
-        7, 'iterations per level; one updates one colour of the checkerboard', 0, 1000)
-    level_iterations: str = setting(
-        '', 'iterations of each level, level 0 first, separated by commas; the last number holds '
-        'for the remaining levels; empty = iterations (bp)')
+    iterations: Union[int, str] = setting(
+        7, 'iterations of every level, or of each one, level 0 first, where the last number holds '
+        'for the remaining levels (bp with program default); one updates one colour of the '
+        'checkerboard', 0, 1000, takes_list=True)
     tile_size: int = setting(
         13, 'side of the tiles of tiled_bp', 2, 64, unit='pixels')
     outer_iterations: int = setting(
@@ -129,7 +128,7 @@ class MatcherSettings(Settings):
 
     census_weight: float = setting(
         0.0, 'weight of the census cost, the Hamming distance of the bits neighbour < centre. If '
-        'one of these five weights is above 0, the data cost is the sum of their costs in whole '
+        'one of these four weights is above 0, the data cost is the sum of their costs in whole '
         'numbers up to 255, in place of data_weight (bp with int16)', 0, 16)
     census_window: str = setting(
         '9x7', 'width x height of the window of the census; of the sparse census twice as far',
@@ -143,10 +142,6 @@ class MatcherSettings(Settings):
         20, 'truncation of this difference', 1, 255, unit='grey levels')
     grey_weight: float = setting(0.0, 'weight of the difference of grey values', 0, 16)
     grey_bound: int = setting(
-        20, 'truncation of this difference', 1, 255, unit='grey levels')
-    residual_weight: float = setting(
-        0.0, 'weight of the difference of the residuals of a box mean', 0, 16)
-    residual_bound: int = setting(
         20, 'truncation of this difference', 1, 255, unit='grey levels')
     outside_cost: int = setting(
         20, 'cost of a label whose partner lies outside the other image (with these weights)', 0,
@@ -209,9 +204,6 @@ class MatcherSettings(Settings):
     color_map: str = setting(
         'turbo', 'colors of disparity_color, by their name in OpenCV', choices=COLOR_MAPS,
         live=True)
-    color_range: int = setting(
-        0, 'number of disparities, from min_disparity on, that the colors cover; larger ones get '
-        'the last color; 0 = the whole search', 0, 4096, unit='pixels', live=True)
 
     points_decimation: int = setting(
         1, 'publish every n-th row and column of points', 1, 256, unit='pixels', live=True)
@@ -270,4 +262,4 @@ class MatcherSettings(Settings):
     def has_combined_cost(self) -> bool:
         """Whether the data cost is the weighted sum of several costs, in whole numbers."""
         return any((self.census_weight, self.sparse_census_weight, self.sobel_weight,
-                    self.grey_weight, self.residual_weight))
+                    self.grey_weight))

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from stereo_bp_ros.config.files import AUTO, load_preset
 from stereo_bp_ros.config.settings import Settings, documented, setting
 from stereo_bp_ros.errors import ConfigError
-
-_SEMI_GLOBAL = 'accepted for stereo_image_proc and ignored: belongs to semi-global matching'
 
 
 @documented
@@ -87,17 +83,6 @@ class NodeConfig(Settings):
         'exit', 'after the loss of the GPU: exit with an error status, or continue on the CPU',
         choices=('exit', 'cpu'), live=True)
 
-    prefilter_size: int = setting(
-        9, 'accepted for stereo_image_proc and ignored: its default prefilter has no window',
-        0, 255)
-    P1: float = setting(200.0, _SEMI_GLOBAL, 0, 4000)
-    P2: float = setting(400.0, _SEMI_GLOBAL, 0, 4000)
-    sgbm_mode: int = setting(0, _SEMI_GLOBAL, 0, 3)
-    full_dp: bool = setting(False, _SEMI_GLOBAL)
-    use_image_transport_camera_info: bool = setting(
-        False, 'accepted for stereo_image_proc and ignored: camera_info keeps its own name, as '
-        'with false, whatever an image is remapped to; remap it, too')
-
     @property
     def stamp_tolerance_s(self) -> float:
         """Largest difference of the stamps of a pair, seconds; 0 = they have to be equal."""
@@ -112,15 +97,3 @@ class NodeConfig(Settings):
         if self.approximate_sync and not self.approximate_sync_tolerance_seconds:
             raise ConfigError('approximate_sync_tolerance_seconds', 0.0, 'with approximate_sync '
                               'it must be above 0: images however far apart are no pair')
-
-
-#: Settings of NodeConfig that are accepted for drop-in use and have no effect.
-IGNORED = ('prefilter_size', 'P1', 'P2', 'sgbm_mode', 'full_dp',
-           'use_image_transport_camera_info')
-
-
-def without_effect(values: Mapping[str, Any]) -> list[str]:
-    """A sentence about each value of a setting that is accepted and has no effect."""
-    known = NodeConfig.settings()
-    return [f'{name} is {values[name]}, which has no effect: {known[name].meaning}'
-            for name in IGNORED if name in values and values[name] != known[name].default]

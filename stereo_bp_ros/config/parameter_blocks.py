@@ -12,7 +12,6 @@ from stereo_bp_ros.config import stereo_image_proc
 from stereo_bp_ros.config.files import Block, load_blocks
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.config.settings import Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 
@@ -38,8 +37,8 @@ def load_parameter_file(path: str | os.PathLike[str]) -> dict[str, Value]:
     values, warnings = choose(blocks)
     if values is None:
         raise ConfigError('params_file', str(path), warnings[0])
-    values, sentence = stereo_image_proc.translate(values)
-    for warning in filter(None, (*warnings, sentence)):
+    values, sentences = stereo_image_proc.translate(values)
+    for warning in (*warnings, *sentences):
         _log.warning('%s: %s', path, warning)
     return values
 
@@ -68,25 +67,17 @@ def matches(block: str, node: str) -> bool:
 def choose(blocks: Sequence[Block]) -> tuple[dict[str, Any] | None, list[str]]:
     """Parameters of all nodes and of the stereo node, and sentences about what is left out.
 
-    The stereo node is the one that has a name of ``NODES``; where none has, every one whose
-    parameters are all known here. A block that is alone is taken as it is. Names that nobody
-    here knows are left out of wildcards where the file has other nodes.
+    The stereo node is the one that has a name of ``NODES``. Names that nobody here knows are
+    left out of wildcards where the file has other nodes.
 
     :returns: None and the reason where no block is left.
     """
-    if len(blocks) == 1:
-        return dict(blocks[0][1]), []
-    named = [block for block in blocks if not _is_wildcard(block[0])]
-    mine = next((found for node in NODES
-                 if (found := [name for name, _ in named if name.rpartition('/')[2] == node])),
-                [name for name, values in named if not _why_not(values)])
-    others = [block for block in named if block[0] not in mine]
-    warnings = []
-    if others:
-        warnings.append('left out as parameters of other nodes: ' + ', '.join(
-            f'{name} ({_why_not(values) or "by its name"})' for name, values in others))
+    mine = next((found for node in NODES if (found := [
+        name for name, _ in blocks if name.rpartition('/')[2] == node])), [])
+    others = [name for name, _ in blocks if name not in mine and not _is_wildcard(name)]
     if len(others) == len(blocks):
-        return None, [f'none of its parameters are for a stereo node; {warnings[0]}']
+        return None, [f'its parameters are for {", ".join(others)}: name them {NODES[0]} or /**']
+    warnings = ['left out as parameters of other nodes: ' + ', '.join(others)] if others else []
     chosen: dict[str, Any] = {}
     owners: dict[str, str] = {}
     for name, values in blocks:
@@ -109,17 +100,8 @@ def _is_wildcard(name: str) -> bool:
     return name.rpartition('/')[2] in ('', '*', '**')
 
 
-def _why_not(values: Mapping[str, Any]) -> str:
-    """Why parameters are not a stereo node's, in words; '' = they may be."""
-    for name in values:
-        if not _is_known(name):
-            return f'it has {name}{did_you_mean(name, _known())}'
-    own = {*MatcherConfig.settings(), 'preset'}
-    return '' if own & set(values) else 'it sets nothing of matching'
-
-
 def _is_known(name: str) -> bool:
-    return (name in _known() or name in OF_ANY_NODE or name in RENAMED
+    return (name in _known() or name in OF_ANY_NODE or name in stereo_image_proc.IGNORED
             or name.startswith('qos_overrides.'))
 
 

@@ -145,7 +145,7 @@ def _check_combined(config: MatcherSettings) -> None:
     most = MAX_INT16 // 16
     if round_half_up(config.truncation) > most:
         raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
-                          'with census, sparse_census, sobel, grey or residual_weight must be '
+                          'with census, sparse_census, sobel or grey_weight must be '
                           f'at most {most}')
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import yaml
 
 from stereo_bp_ros.config import stereo_image_proc
-from stereo_bp_ros.config.renamed import new_name
 from stereo_bp_ros.errors import ConfigError
 
 Value = typing.Union[bool, int, float, str]
@@ -26,7 +25,11 @@ Value = typing.Union[bool, int, float, str]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One declared setting. ``live`` = takes effect on the next frame without an allocation."""
+    """One declared setting.
+
+    live: it takes effect on the next frame without an allocation; takes_list: its value may also
+    be a text of several whole numbers with commas between them.
+    """
 
     name: str
     type: type
@@ -39,13 +42,15 @@ class Setting:
     unit: str = ''
     live: bool = False
     read_only: bool = False
+    takes_list: bool = False
     aliases: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     @property
     def takes_other_types(self) -> bool:
         """Whether values of another type are accepted: whole numbers for numbers and for names
-        that have one, and false for ``off``, which YAML makes of that word."""
-        return self.type is float or bool(self.aliases) or 'off' in self.choices
+        that have one, lists, and false for ``off``, which YAML makes of that word."""
+        return (self.type is float or self.takes_list or bool(self.aliases)
+                or 'off' in self.choices)
 
     def limit(self) -> str:
         """The accepted values in words."""
@@ -62,6 +67,8 @@ class Setting:
             kind += f' from {self.minimum:g} to {self.maximum:g}'
         elif self.minimum is not None:
             kind += f' of at least {self.minimum:g}'
+        if self.takes_list:
+            kind += ', or several with commas between them'
         return f'must be {kind}' + (f' {self.unit}' if self.unit else '')
 
     def coerce(self, value: Any) -> Value:
@@ -69,6 +76,8 @@ class Setting:
 
         :raises ConfigError: wrong type, out of range, or not one of the choices.
         """
+        if self.takes_list and isinstance(value, str):
+            return self._coerce_list(value)
         if self.aliases and isinstance(value, int) and not isinstance(value, bool):
             value = self.aliases.get(value, value)
         if value is False and 'off' in self.choices:
@@ -95,6 +104,18 @@ class Setting:
                 raise ConfigError(self.name, value, self.limit())
         return value
 
+    def _coerce_list(self, text: str) -> Value:
+        words = [word.strip() for word in text.split(',')]
+        # A number of many digits is no int at all.
+        if not all(word.isdecimal() and len(word) < 10 for word in words):
+            raise ConfigError(self.name, text, self.limit())
+        try:
+            values = [dataclasses.replace(self, takes_list=False).coerce(int(word))
+                      for word in words]
+        except ConfigError:
+            raise ConfigError(self.name, text, self.limit()) from None
+        return values[0] if len(values) == 1 else ', '.join(map(str, values))
+
     def parse(self, text: str) -> Value:
         """The value written on a command line (rules of a plain YAML scalar, as ROS does it).
 
@@ -120,7 +141,7 @@ def scalar(text: str) -> Value:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is none: what takes its place, or the closest."""
-    if instead := new_name(name) or stereo_image_proc.hint(name):
+    if instead := stereo_image_proc.hint(name):
         return f'; {instead}'
     close = difflib.get_close_matches(name, known, 1)
     return f'; did you mean {close[0]}?' if close else ''
@@ -176,8 +197,10 @@ class Settings:
                     inner, name=f'{field.name}.{name}')
                     for name, inner in nested[field.name].settings().items()}
             else:
-                found[field.name] = Setting(field.name, hints[field.name],
-                                            typing.cast(Value, field.default), **field.metadata)
+                # A setting that takes a list is declared as Union[int, str].
+                kind = (typing.get_args(hints[field.name]) or (hints[field.name],))[0]
+                found[field.name] = Setting(field.name, kind, typing.cast(Value, field.default),
+                                            **field.metadata)
         return types.MappingProxyType(found)
 
     @classmethod
@@ -188,7 +211,7 @@ class Settings:
         return types.MappingProxyType({
             field.name: hints[field.name]
             for field in dataclasses.fields(cls)        # type: ignore[arg-type]
-            if issubclass(hints[field.name], Settings)})
+            if isinstance(hints[field.name], type) and issubclass(hints[field.name], Settings)})
 
     def __post_init__(self) -> None:
         nested = self.nested()

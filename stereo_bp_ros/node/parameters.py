@@ -20,10 +20,8 @@ from stereo_bp_ros import distributions
 from stereo_bp_ros.config import MatcherConfig, NodeConfig, all_settings, split
 from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names
 from stereo_bp_ros.config.matcher import is_of_presets, provided_by
-from stereo_bp_ros.config.node import IGNORED, without_effect
-from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
-from stereo_bp_ros.config.stereo_image_proc import translate
+from stereo_bp_ros.config.stereo_image_proc import IGNORED, translate
 from stereo_bp_ros.errors import ConfigError, StereoError
 
 #: Called with the configuration before, the one asked for, and the node's settings.
@@ -53,7 +51,6 @@ class Parameters:
         self._normalize()
         self._first = self.matcher.to_mapping()
         self._before = self.matcher, self.node.preset
-        self._warn_ignored(values)
         self._warn_unknown()
         self._applies_on_set = not distributions.add_parameter_callbacks(
             node, pre_set=self._pre_set, on_set=self._on_set, post_set=self._post_set)
@@ -118,17 +115,17 @@ class Parameters:
         return settings
 
     def _misplaced(self) -> dict[str, Any]:
-        """Settings of another program, and old names, which ROS would leave out silently."""
-        names = {*all_settings(), *RENAMED} - set(self._settings)
+        """Settings of another program, which ROS would leave out silently."""
+        names = set(all_settings()) - set(self._settings)
         return {name: parameter.value for name, parameter in self._overrides().items()
                 if name in names}
 
     def _translate(self) -> dict[str, Any]:
         """What means something else where it is set for stereo_image_proc."""
         given = {name: parameter.value for name, parameter in self._overrides().items()}
-        meant, sentence = translate(given)
-        if sentence:
-            self._node.get_logger().info(sentence)
+        meant, sentences = translate(given)
+        for sentence in sentences:
+            self._node.get_logger().warning(sentence)
         return {name: value for name, value in meant.items() if value != given[name]}
 
     def _overrides(self) -> Mapping[str, Parameter]:
@@ -183,21 +180,17 @@ class Parameters:
             if changes.get('preset', self.node.preset) != self.node.preset:
                 self._before = self.matcher, self.node.preset
             self.matcher, self.node = now = self._changed(changes)
-        self._warn_ignored(changes)
         if now != before:
             self._on_change()
 
     def _known(self, parameters: Sequence[Parameter]) -> dict[str, Any]:
         return {p.name: p.value for p in parameters if p.name in self._settings}
 
-    def _warn_ignored(self, values: Mapping[str, Any]) -> None:
-        for sentence in without_effect(values):
-            self._node.get_logger().warning(sentence)
-
     def _warn_unknown(self) -> None:
         """A misspelt name in a parameter file is silently left out by ROS."""
         for name in self._overrides():
-            if not self._node.has_parameter(name) and not name.startswith('qos_overrides.'):
+            if not (self._node.has_parameter(name) or name in IGNORED
+                    or name.startswith('qos_overrides.')):
                 hint = did_you_mean(name, self._settings)
                 self._node.get_logger().warning(f'there is no parameter {name}{hint}')
 
@@ -262,9 +255,9 @@ class BatchParameterService(ParameterService):
 
     def _meant(self, request: Any) -> list[Parameter]:
         parameters = [Parameter.from_parameter_msg(p) for p in request.parameters]
-        meant, sentence = translate({p.name: p.value for p in parameters})
-        if sentence:
-            self._batch_node.get_logger().info(sentence)
+        meant, sentences = translate({p.name: p.value for p in parameters})
+        for sentence in sentences:
+            self._batch_node.get_logger().warning(sentence)
         settings = all_settings()
         return [Parameter(p.name, value=_named(settings[p.name], meant[p.name]))
                 if p.name in settings else p for p in parameters]

@@ -137,11 +137,10 @@ def test_a_parameter_file_of_stereo_image_proc_gives_its_settings(
 """)
     found = evaluated(capsys, sets, '--params-file', path)['settings']
     assert (found['stereo_algorithm'], found['speckle_range']) == ('sad', 0.25)
-    for words in ('/stereo/point_cloud_node', 'counts sixteenths', 'sgbm_mode is 2, which has no',
+    for words in ('/stereo/point_cloud_node', 'counts sixteenths', 'sgbm_mode has no effect',
                   'disp12MaxDiff is left out; its name here is disp12_max_diff',
-                  'use_image_transport_camera_info is True, which has no effect'):
+                  'use_image_transport_camera_info has no effect', 'full_dp has no effect'):
         assert words in caplog.text
-    assert 'full_dp' not in caplog.text
 
 
 def evaluated(capsys, *arguments) -> dict:

@@ -12,7 +12,7 @@ import pytest
 
 from stereo_bp_ros import InputReason, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import UsageError, build_parser
-from stereo_bp_ros.config import IGNORED
+from stereo_bp_ros.config.stereo_image_proc import IGNORED
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop

@@ -124,12 +124,10 @@ def test_every_room_imports_only_the_rooms_that_it_may(repository):
 
 
 def test_only_papers_name_the_programs_that_repeat_them(repository):
-    """Old names of their settings in ``config/renamed.py`` aside."""
     name = re.compile('|'.join(PROGRAMS))
     paths = [path for path in modules(repository)
              if is_in(path.relative_to(repository / PACKAGE).with_suffix('').as_posix(),
-                      core(repository) | {'config', 'engines', 'matcher'})
-             and path.name != 'renamed.py']
+                      core(repository) | {'config', 'engines', 'matcher'})]
     assert len(paths) > 100
     assert not [str(path.relative_to(repository)) for path in paths
                 if name.search(path.read_text(encoding='utf-8'))]

@@ -44,13 +44,6 @@ def test_names_are_read_as_ros_reads_them_and_aliases(text: str, tmp_path: pathl
     assert load_parameter_file(path) == {'levels': 3}
 
 
-def test_a_misspelt_name_that_makes_a_block_another_nodes_is_told(
-        tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = written(tmp_path, {'/a': {'levels': 3}, '/b': {'disparty_range': 16}})
-    assert load_parameter_file(path) == {'levels': 3}
-    assert '/b (it has disparty_range; did you mean disparity_range?)' in caplog.text
-
-
 def test_two_stereo_nodes_that_differ_are_told(
         tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     path = written(tmp_path, {'/front/stereo_bp': {'levels': 3}, '/rear/stereo_bp': {'levels': 4}})
@@ -58,11 +51,9 @@ def test_two_stereo_nodes_that_differ_are_told(
     assert 'levels is 3 for /front/stereo_bp and 4 for /rear/stereo_bp' in caplog.text
 
 
-def test_a_single_block_is_taken_whatever_its_name_and_of_others_none(tmp_path: pathlib.Path
-                                                                      ) -> None:
-    assert load_parameter_file(written(tmp_path, {'/x/y': {'exposure': 3}})) == {'exposure': 3}
-    with pytest.raises(ConfigError, match='none of its parameters are for a stereo node'):
-        load_parameter_file(written(tmp_path, {'/a': {'exposure': 3}, '/b': OTHER}))
+def test_a_file_without_a_block_of_a_stereo_node_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ConfigError, match=r'are for /a, /b: name them stereo_bp or /\*\*'):
+        load_parameter_file(written(tmp_path, {'/a': {'levels': 3}, '/b': OTHER}))
 
 
 @pytest.mark.parametrize(('algorithm', 'expected'), [

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pathlib
-import re
 from typing import Any
 
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.config import all_settings, parse_assignments
+from stereo_bp_ros.config import parse_assignments
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
-from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.papers.programs import PROGRAMS, PlainSteps
 
 PLAIN = {'program': 'plain_steps', 'plain_steps.storage': 'hybrid', 'plain_steps.registers': 5}
@@ -73,23 +71,6 @@ def test_what_does_not_count_or_fit_is_refused_in_words(values: dict[str, Any], 
         with pytest.raises(ConfigError) as refused:
             MatcherConfig(plain_steps=settings)                     # type: ignore[arg-type]
         assert refused.value.field == 'plain_steps'
-
-
-def test_an_old_name_is_refused_with_the_new_one(tmp_path: pathlib.Path) -> None:
-    known = all_settings()
-    for old, new in RENAMED.items():
-        assert new in known
-        assert old not in known
-        sentence = f'{old} is now {new}, with program: {new.split(".")[0]}'
-        with pytest.raises(ConfigError, match=re.escape(sentence)):
-            MatcherConfig.from_mapping({old: 1})
-    file = tmp_path / 'mine.yaml'
-    file.write_text(f'/**:\n  ros__parameters:\n    {old}: 1\n')
-    for attempt in (lambda: MatcherConfig().replace(**{old: 1}),
-                    lambda: parse_assignments([f'{old}=1']),
-                    lambda: MatcherConfig.from_mapping(load_parameter_file(file))):
-        with pytest.raises(ConfigError, match=re.escape(sentence)):
-            attempt()
 
 
 def test_yaml_nests_with_or_without_dots(tmp_path: pathlib.Path) -> None:

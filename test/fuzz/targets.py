@@ -254,7 +254,8 @@ def matched(data: bytes, _: pathlib.Path) -> None:
     width = from_.pick((16, 17, 23, 32, 48, 1, 2, 5))
     height = from_.pick((16, 19, 24, 33, 1, 3, 4))
     small = {'backend': 'cpu', 'disparity_range': min(config.disparity_range, 32),
-             'iterations': min(config.iterations, 3), 'rectify': False, 'min_depth': 0.0,
+             'iterations': min(*config.iterations_of_levels, 3), 'rectify': False,
+             'min_depth': 0.0,
              'outer_iterations': min(config.outer_iterations, 2),
              'inner_iterations': min(config.inner_iterations, 2),
              'memory_limit': 0, 'rectified_width': 0, 'rectified_height': 0}

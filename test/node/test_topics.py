@@ -25,7 +25,7 @@ PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age':
               'correlation_window_size': 11, 'backend': 'cpu', 'compressed_format': 'png'}
 FOCAL, BASELINE = 500.0, 0.1        # as ``Client.info`` has them
 USUAL = {'points_organized': True, 'points_decimation': 1, 'points_min_depth': 0.0,
-         'reference_image': 'left', 'color_map': 'turbo', 'color_range': 0,
+         'reference_image': 'left', 'color_map': 'turbo',
          'compressed_format': 'png', 'mono16_scale': 0.00390625, 'min_depth': 0.0,
          'disparity_range': 16}
 TOPICS = ('depth', 'depth/image_rect', 'depth/camera_info', 'depth/image_rect/compressedDepth',
@@ -251,7 +251,7 @@ def test_colors_and_compression_are_those_of_the_pictures_and_can_be_changed_liv
         connected: Any, pair: Any) -> None:
     for name, last, parameters, kind in (
             (cv2.COLORMAP_TURBO, 15, {}, 'png'),
-            (cv2.COLORMAP_JET, 9, {'color_map': 'jet', 'color_range': 9}, 'png'),
+            (cv2.COLORMAP_JET, 15, {'color_map': 'jet'}, 'png'),
             (cv2.COLORMAP_TURBO, 15, {}, 'jpeg')):
         assert every(result.successful for result in connected.set_parameters(
             **{**USUAL, **parameters, 'compressed_format': kind}))

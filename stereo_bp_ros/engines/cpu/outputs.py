@@ -95,8 +95,8 @@ def _fixed_disparity(finished: Finished, out: np.ndarray[Any, Any]) -> None:
 def _disparity_color(finished: Finished, out: np.ndarray[Any, Any]) -> None:
     """Blue, green and red of ``color_map``, uint8; black where invalid."""
     config = finished.config
-    _write_colors(finished.disparity, 16 * config.colored_range, colors.table(config.color_map),
-                  out)
+    _write_colors(finished.disparity, 16 * (config.max_disparity - config.min_disparity),
+                  colors.table(config.color_map), out)
 
 
 def _points(finished: Finished, out: np.ndarray[Any, Any]) -> None:

@@ -90,7 +90,7 @@ def pass_messages(config: ResolvedConfig, levels: list[PlainLevel], memory: Memo
             if config.plain_steps.allocation == 'separate':
                 memory.leave(f'sent_{k + 1}')
                 memory.leave(f'cost_{k + 1}')
-        for iteration in range(config.iterations):
+        for iteration in range(config.iterations_of_levels[0]):
             _send_messages(memory.take(f'cost_{k}'), sent, levels[k], (iteration + 1) % 2, slope,
                            truncation, uses_mean, config.plain_steps.aligned_rows, scratch,
                            is_pixel_major, True if config.plain_steps.vectorised else None)

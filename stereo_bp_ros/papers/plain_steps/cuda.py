@@ -204,7 +204,7 @@ class PlainSteps(CudaMatching, Tunable):
                 stamp = 0
                 memory.leave('sent', k + 1)
                 memory.leave('cost', k + 1)
-            for iteration in range(config.iterations):
+            for iteration in range(config.iterations_of_levels[0]):
                 self._send(stream, names['send' if k else 'send_0'], level, iteration, stamp)
                 stamp = 0
         self._launch(stream, names['labels'], 0, memory.level(0), out, ctypes.c_void_p(stamp))

@@ -176,12 +176,12 @@ def kernels(config: ResolvedConfig, image: str) -> dict[str, str]:
              f'{config.plain_steps.blocks}, {kept.registers}, {kept.shared}')
     found = {'costs': f'store_costs<{name}, {image}, {ending}>',
              'labels': f'choose_labels<{name}, {ending}>'}
-    if config.iterations:
+    if config.iterations_of_levels[0]:
         found['send_0'] = f'send_messages<{name}, {stored}, {ending}, {block}>'
     if config.levels > 1:
         found['copy'] = f'copy_messages<{name}, {ending}>'
         found['parents_1'] = f'store_parent_costs<{name}, {stored}, {ending}>'
-        if config.iterations:
+        if config.iterations_of_levels[0]:
             found['send'] = f'send_messages<{name}, {sums}, {ending}, {block}>'
     if config.levels > 2:
         found['parents'] = f'store_parent_costs<{name}, {sums}, {ending}>'
@@ -207,7 +207,7 @@ def local_accesses(config: ResolvedConfig, width: int, height: int) -> tuple[int
         return 0, 0
     warps = 0
     for w, h in geometry.pyramid(width, height, config.levels):
-        for iteration in range(config.iterations):
+        for iteration in range(config.iterations_of_levels[0]):
             warps += _warps_that_send(config, w, h, (iteration + 1) % 2)
     return 4 * 4 * local * warps, 4 * 4 * local * warps
 

@@ -77,13 +77,13 @@ def cases(draw: Callable[..., Any], wide: bool) -> dict[str, Any]:
         'width': draw(st.integers(1, 150)), 'height': draw(st.integers(1, 40)),
         'seed': draw(st.integers(0, 99)), 'smooth': draw(st.booleans()),
         'min_disparity': draw(st.integers(-9, 9)), 'disparity_range': draw(st.integers(2, 19)),
-        'levels': draw(st.integers(1, 5)), 'iterations': draw(st.integers(0, 19)),
+        'levels': draw(st.integers(1, 5)),
         'data_weight': draw(st.sampled_from([0.07, 0.1, *[1.0] * wide])),
         'data_truncation': draw(st.sampled_from([5.0, 15.0])),
         'discontinuity_slope': draw(st.sampled_from([0.5, 1.0, *[40.0] * wide])),
         'discontinuity_truncation': draw(st.sampled_from([0.0, 1.7, 6.0])),
         'first_step': draw(st.sampled_from([0.0, 0.04, 0.5, 1.0])),
-        'level_iterations': draw(st.lists(st.integers(0, 9), max_size=5))}
+        'iterations': draw(st.lists(st.integers(0, 19), min_size=1, max_size=5))}
 
 
 def pair_and_config(case: dict[str, Any], **changes: Any
@@ -94,7 +94,7 @@ def pair_and_config(case: dict[str, Any], **changes: Any
     first_step = values.pop('first_step') * values['discontinuity_slope']
     if changes['message_type'] == 'int16':
         values['discontinuity_first_step'] = first_step
-    values['level_iterations'] = ', '.join(map(str, values['level_iterations'][:values['levels']]))
+    values['iterations'] = ', '.join(map(str, values['iterations'][:values['levels']]))
     rng = np.random.default_rng(seed)
     left, right = rng.uniform(0, 60, (2, height, width)).astype(np.float32)
     if not smooth:                      # whole grey values: many ties
@@ -138,10 +138,10 @@ def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
 #: int16 with S = 1, so that slope and truncation are messages' units.
 WHOLE_STEPS = {'data_weight': 1.0, 'data_truncation': 60.0, 'levels': 2,
                'discontinuity_slope': 100.0, 'discontinuity_truncation': 2700.0, **INT16}
-FIRST_STEP = {**WHOLE_STEPS, 'level_iterations': '2, 3', 'data_weight': 10.0,
+FIRST_STEP = {**WHOLE_STEPS, 'iterations': '2, 3', 'data_weight': 10.0,
               'discontinuity_slope': 20.0, 'discontinuity_first_step': 10.0,
               'discontinuity_truncation': 120.0}
-WIDE_FIRST_STEP = {**WHOLE_STEPS, 'level_iterations': '2, 3', 'discontinuity_slope': 200.0,
+WIDE_FIRST_STEP = {**WHOLE_STEPS, 'iterations': '2, 3', 'discontinuity_slope': 200.0,
                    'discontinuity_first_step': 70.0}
 SHORT = {'min_disparity': -5, 'levels': 3, 'iterations': 3}
 

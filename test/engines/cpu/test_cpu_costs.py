@@ -25,7 +25,7 @@ from stereo_bp_ros.engines.cpu.simd import runtime
 from test.slanted_plane import SlantedPlane
 
 ALL = {'census_weight': 0.8, 'sparse_census_weight': 0.6, 'sobel_weight': 1.0,
-       'grey_weight': 0.35, 'residual_weight': 1.7}
+       'grey_weight': 0.35}
 SUMS = {**ALL, 'path_sums': True}
 TRUNCATION = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0}
 
@@ -95,14 +95,12 @@ def assert_defined(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
       for path_sums in (False, True)),
     *(((75, 40), 16, {name: 1.0, 'census_window': window})
       for name in ('census_weight', 'sparse_census_weight') for window in ('5x5', '7x5', '9x7')),
-    *(((75, 40), 16, {'residual_weight': 1.0, 'residual_window_size': side, 'residual_bound': 90})
-      for side in (3, 7, 51)),
     *(((75, 40), 21, {'sobel_weight': 1.0, **changes}) for changes in (
         {'sobel_scale': 16.0, 'prefilter_cap': 0.0, 'sobel_bound': 255},
         {'sobel_scale': 0.13, 'prefilter_cap': 20.3}, {'sobel_weight': 16.0, 'sobel_bound': 255},
         {'grey_weight': 16.0, 'census_weight': 16.0},
         {'grey_weight': 0.01, 'grey_bound': 255, 'sobel_bound': 1},
-        {'outside_cost': 255, 'residual_weight': 0.001}, {'outside_cost': 0})),
+        {'outside_cost': 255, 'grey_weight': 0.001}, {'outside_cost': 0})),
     *(((75, 40), 45, {**SUMS, 'path_step_penalty': step, 'path_jump_penalty': jump})
       for step, jump in ((0, 0), (0, 255), (255, 255), (3, 9), (40, 40))),
     *(((75, 40), 12, {**ALL, 'levels': 5, 'discontinuity_truncation': truncation})
@@ -153,7 +151,7 @@ def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
     {}, {'path_sums': True},
     {'discontinuity_edge_threshold': 30, 'discontinuity_first_step': 10.0},
     {'discontinuity_edge_threshold': 30, 'discontinuity_edge_truncation': 7.5},
-    {'discontinuity_edge_threshold': 30, 'level_iterations': '0, 9', 'num_threads': 2,
+    {'discontinuity_edge_threshold': 30, 'iterations': '0, 9', 'num_threads': 2,
      'path_sums': True},
     *slow(*({'discontinuity_edge_threshold': threshold, 'levels': 1} for threshold in (1, 255)),
           {'discontinuity_edge_threshold': 30, 'disparity_range': 70,
@@ -264,7 +262,7 @@ def test_fractions_follow_a_subpixel_that_is_switched_while_frames_come() -> Non
 def test_fractions_of_a_slanted_plane_do_not_lock_to_whole_pixels(has_path_sums: bool) -> None:
     """Each eighth of a pixel has 1/8 of all disparities within a third of it."""
     scene = SlantedPlane(width=320, height=240, disparity=12.0).frame(0)
-    config = combined(32, discontinuity_first_step=10.0, level_iterations='3,5,5',
+    config = combined(32, discontinuity_first_step=10.0, iterations='3,5,5',
                       census_weight=0.8, sobel_weight=1.0, sobel_bound=20,
                       path_sums=has_path_sums)
     found = frame(config, scene.left, scene.right)['disparity']
@@ -295,8 +293,8 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
     ({'discontinuity_edge_threshold': 16}, 'needs a weight above 0'),
     ({'census_weight': 1.0, 'discontinuity_edge_threshold': 16,
       'discontinuity_edge_truncation': 6.5}, 'at most discontinuity_truncation'),
-    ({'level_iterations': '3,x'}, 'whole numbers'),
-    ({'level_iterations': '1,2,3', 'levels': 2}, 'at most levels'),
+    ({'iterations': '3,x'}, 'several with commas'),
+    ({'iterations': '1,2,3', 'levels': 2}, 'at most levels'),
     ({'grey_weight': 1.0, 'path_sums': True, 'path_step_penalty': 9, 'path_jump_penalty': 5},
      'at most path_jump_penalty'),
     ({'census_weight': 1.0, **TRUNCATION, 'discontinuity_truncation': 2048.0}, '2048')])
@@ -306,7 +304,7 @@ def test_what_cannot_be_combined_is_refused(changes: dict[str, Any], says: str) 
 
 
 def test_iterations_of_levels_repeat_the_last() -> None:
-    assert MatcherConfig(levels=4, level_iterations='3, 5').iterations_of_levels == (3, 5, 5, 5)
+    assert MatcherConfig(levels=4, iterations='3, 5').iterations_of_levels == (3, 5, 5, 5)
     assert MatcherConfig(levels=2, iterations=6).iterations_of_levels == (6, 6)
 
 def test_definitions_by_hand() -> None:

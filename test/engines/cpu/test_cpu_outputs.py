@@ -103,9 +103,9 @@ def defined(config, inputs, calibration, largest_cost):
     100.0, 0.5, 5.0, 0.0, 0.0)], ids=['parallel', 'verged', 'behind'])
 @pytest.mark.parametrize('config', [
     sad(), sad(subpixel=False), sad(reference_image='right', min_disparity=5),
-    sad(min_disparity=-7, color_range=7, color_map='jet'), sad(color_range=4096),
+    sad(min_disparity=-7, color_map='jet'),
     sad(pre_adjust_disparity=False), bp(), bp(subpixel=False, disparity_range=2),
-    bp(message_type='int16', color_range=100), bp(border='keep', min_disparity=5),
+    bp(message_type='int16'), bp(border='keep', min_disparity=5),
     bp(border='keep', reference_image='right', pre_adjust_disparity=False)], ids=str)
 def test_every_output_is_as_defined(config, calibration):
     inputs = matched(config)

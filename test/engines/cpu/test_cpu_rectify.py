@@ -113,7 +113,7 @@ def test_grey_values_are_close_to_those_of_the_exactly_rectified_colours(model: 
 
 KINDS: dict[str, dict[str, Any]] = {
     'int16': {}, 'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
-    'combined': {'census_weight': 0.8, 'residual_weight': 0.5},
+    'combined': {'census_weight': 0.8, 'grey_weight': 0.5},
     'residual': {'preprocessing': 'residual', 'smoothing_sigma': 0.7}}
 
 

@@ -101,7 +101,7 @@ def kernels_of_a_first_step(case: tuple[int, float, float, float, str]) -> list[
     config = MatcherConfig(
         census_weight=1.0, disparity_range=disparities, discontinuity_slope=slope, levels=3,
         discontinuity_first_step=first_step, discontinuity_truncation=truncation,
-        level_iterations='3, 5, 7')
+        iterations='3, 5, 7')
     assert MessageFormat.of(config).name == f'{kind}FirstStep'
     steps = schedule.launches(config, 1242, 375)
     base = messages.base_cost(config, 'float', steps)
@@ -127,13 +127,12 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
     """Every cost and window, with and without path sums."""
     names = []
     for window, changes in (
-            ('5x5', {}), ('7x5', {'residual_weight': 1.0, 'path_sums': True}),
+            ('5x5', {}), ('7x5', {'grey_weight': 1.0, 'path_sums': True}),
             ('9x7', {'sobel_weight': 1.0, 'path_sums': True}),
             ('7x5', {'census_weight': 0.0, 'sparse_census_weight': 1.0}),
             ('5x5', {'sparse_census_weight': 1.0, 'sobel_weight': 1.0}),
-            ('9x7', {'sobel_weight': 1.0, 'grey_weight': 1.0, 'residual_weight': 1.0}),
-            ('9x7', {'sparse_census_weight': 1.0, 'sobel_weight': 1.0, 'grey_weight': 1.0,
-                     'residual_weight': 1.0})):
+            ('9x7', {'sobel_weight': 1.0, 'grey_weight': 1.0}),
+            ('9x7', {'sparse_census_weight': 1.0, 'sobel_weight': 1.0, 'grey_weight': 1.0})):
         config = MatcherConfig.from_mapping({
             'disparity_range': disparities, 'census_weight': 0.8, 'census_window': window,
             **COMBINED, **changes})

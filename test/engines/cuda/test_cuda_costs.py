@@ -18,7 +18,7 @@ from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
 pytestmark = pytest.mark.gpu
 
 ALL = {'census_weight': 0.8, 'sparse_census_weight': 0.6, 'sobel_weight': 1.0,
-       'grey_weight': 0.5, 'residual_weight': 2.0}
+       'grey_weight': 0.5}
 
 
 def configured(disparities: int, **changes: Any) -> MatcherConfig:
@@ -46,8 +46,6 @@ def test_both_engines_find_the_same(disparities: int, min_disparity: int, width:
        'census_window': window} for window in ('5x5', '7x5', '9x7')),
     {'sparse_census_weight': 0.6, 'reference_image': 'right', 'partition_columns': 2,
      'partition_rows': 2, 'partition_padding': 16},
-    {'census_weight': 0.0, 'sobel_weight': 0.0, 'residual_weight': 3.0,
-     'residual_window_size': 51},
     {'partition_columns': 2, 'partition_rows': 2, 'partition_padding': 16},
     {'texture_threshold': 50, 'uniqueness_ratio': 3.0, 'disp12_max_diff': 1},
     {'discontinuity_truncation': 20.0}, {'discontinuity_truncation': 1000.0},

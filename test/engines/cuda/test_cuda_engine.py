@@ -78,7 +78,7 @@ def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterati
 @pytest.mark.parametrize('iterations', ['7', '4, 0, 2, 1', '0, 1, 3, 0'])
 def test_a_first_step_and_iterations_of_levels_equal_the_plain_implementation(
         kind: str, disparities: int, slope: float, truncation: float, iterations: str) -> None:
-    config = paper(disparities, levels=4, level_iterations=iterations, data_weight=17.0,
+    config = paper(disparities, levels=4, iterations=iterations, data_weight=17.0,
                    discontinuity_slope=slope, discontinuity_first_step=10.0,
                    discontinuity_truncation=truncation, data_truncation=15.0)
     assert MessageFormat.of(config).name == f'{kind}FirstStep'
@@ -168,7 +168,7 @@ CASES: dict[str, dict[str, Any]] = {
     'wide residual': {'preprocessing': 'residual', 'residual_window_size': 9,
                       'residual_iterations': 2},
     'first step': {'discontinuity_first_step': 0.2},
-    'iterations of levels': {'level_iterations': '3, 0, 5', 'discontinuity_first_step': 0.2},
+    'iterations of levels': {'iterations': '3, 0, 5', 'discontinuity_first_step': 0.2},
     'costs of 16 bits': {'levels': 2, 'data_weight': 2.0, 'data_truncation': 200.0},
     'uniqueness': {'uniqueness_ratio': 20.0},
     'texture': {'texture_threshold': 900},

@@ -187,7 +187,7 @@ CONFIGURATIONS = {
                 'filling': 'background', 'median_window_size': 5},
     'partitions': {'partition_rows': 2, 'partition_columns': 2, 'partition_padding': 32},
     'combined': {'census_weight': 0.8, 'sobel_weight': 1.0, **COMBINED},
-    'path sums': {'grey_weight': 0.5, 'residual_weight': 1.0, 'path_sums': True, **COMBINED,
+    'path sums': {'grey_weight': 0.5, 'sobel_weight': 1.0, 'path_sums': True, **COMBINED,
                   'smoothing_sigma': 0.7, 'texture_threshold': 3},
     'path sums in partitions': {'census_weight': 0.8, 'sparse_census_weight': 0.5,
                                 'path_sums': True, **COMBINED,

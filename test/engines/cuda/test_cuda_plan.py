@@ -51,7 +51,7 @@ SMALL = dataclasses.replace(TYPICAL, capability=(7, 5), multiprocessors=8,
                                                '1, 7, 0', '0, 0, 4')])
 def test_launches_follow_each_other_and_fit_their_blocks(iterations: str, disparities: int,
                                                          message_type: str) -> None:
-    config = five_sets(disparities, levels=3, level_iterations=iterations,
+    config = five_sets(disparities, levels=3, iterations=iterations,
                        message_type=message_type)
     # Vectors of 512 labels do not fit into 64 KiB.
     small = SMALL if disparities < 512 else TYPICAL
@@ -88,15 +88,15 @@ def test_launches_follow_each_other_and_fit_their_blocks(iterations: str, dispar
 
 def test_levels_with_the_same_iterations_are_launched_as_ever() -> None:
     config = five_sets(64, iterations=5)
-    given = config.replace(iterations=7, level_iterations='5')
+    given = config.replace(iterations='5, 5')
     assert schedule.launches(given, 640, 480) == schedule.launches(config, 640, 480)
 
 
 def test_exact_with_iterations_of_levels_is_left_to_the_cpu() -> None:
-    config = five_sets(16, message_type='float32', exact=True, level_iterations='3, 5')
+    config = five_sets(16, message_type='float32', exact=True, iterations='3, 5')
     with pytest.raises(ConfigError, match='use backend cpu or auto') as refused:
         resolve(config, TYPICAL)
-    assert refused.value.field == 'level_iterations'
+    assert refused.value.field == 'iterations'
 
 
 def test_a_first_step_is_kept_as_the_messages_are() -> None:

@@ -125,14 +125,14 @@ def test_the_fastest_of_what_was_tried_level_by_level_is_kept() -> None:
 
 
 def test_levels_without_iterations_are_not_tuned_and_others_are_another_problem() -> None:
-    config = config_of(level_iterations='4, 0, 5')
+    config = config_of(iterations='4, 0, 5')
     clock = Clock(likes_large_tiles)
     search(clock, config).run()
     assert {k for ours, _ in clock.compared for k in ours} == {0, 2}
     assert look_up(config).tilings
     assert not look_up().tilings
     assert tuning.Problem.of(config, *SIZE).iterations == '4-0-5'
-    assert tuning.Problem.of(config_of(level_iterations='4'), *SIZE).iterations == 4
+    assert tuning.Problem.of(config_of(iterations='4'), *SIZE).iterations == 4
 
 
 @pytest.mark.parametrize('gain', [0.0, 0.5 * MARGIN])

@@ -31,9 +31,9 @@ pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 PIXELS = {'uint8': 'uint8', 'float32': 'float'}
 
 CENSUS, SOBEL = {'census_weight': 0.8}, {'sobel_weight': 1.37, 'sobel_bound': 20}
-GREY, RESIDUAL = {'grey_weight': 0.5}, {'residual_weight': 2.0, 'residual_bound': 40}
+GREY = {'grey_weight': 0.5}
 SPARSE = {'sparse_census_weight': 0.6}
-ALL = CENSUS, SPARSE, SOBEL, GREY, RESIDUAL
+ALL = CENSUS, SPARSE, SOBEL, GREY
 PATHS = {'path_sums': True}
 
 
@@ -141,16 +141,14 @@ def configured(disparities: int, *weights: dict[str, Any], **changes: Any) -> Ma
       for weights, changes in (
         ((CENSUS,), {'census_window': '7x5'}),
         ((SPARSE,), {'census_window': '9x7'}), ((SPARSE, GREY), {'census_window': '5x5'}),
-        (ALL, {'census_weight': 3.0}),
-        (ALL, {'census_weight': 0.02, 'residual_window_size': 21}))),
+        (ALL, {'census_weight': 3.0}), (ALL, {'census_weight': 0.02}))),
     *slow(*((16, (71, 9), weights, {'min_disparity': -5, 'levels': 1, **changes})
             for weights, changes in (
         ((CENSUS,), {'census_window': '5x5'}),
         ((CENSUS, SPARSE), {'census_window': '7x5'}),
         ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
         ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}),
-        ((GREY,), {'grey_bound': 255}),
-        ((RESIDUAL,), {'residual_window_size': 3, 'outside_cost': 255})))),
+        ((GREY,), {'grey_bound': 255, 'outside_cost': 255})))),
     # Path sums and the pyramid.
     *((disparities, size, (CENSUS, SOBEL, PATHS), {'min_disparity': least})
       for disparities, least, size in ((21, 0, (37, 7)), (128, 0, (40, 9)), (300, -150, (17, 4)))),

@@ -203,7 +203,7 @@ def test_first_steps_edges_and_iterations_of_levels_are_passed_as_they_are_defin
     if kind == 'Int16Bytes' and disparities == 130:
         first_step = 0.0            # the same formats without a first step
     config = MatcherConfig(
-        census_weight=1.0, levels=len(iterations.split(',')), level_iterations=iterations,
+        census_weight=1.0, levels=len(iterations.split(',')), iterations=iterations,
         disparity_range=disparities, discontinuity_slope=slope,
         discontinuity_first_step=first_step, discontinuity_truncation=truncation,
         discontinuity_edge_threshold=40 if pixels else 0,

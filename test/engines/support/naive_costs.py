@@ -63,16 +63,6 @@ def sobel(grey: Array, scale: float, cap: float) -> Array:
     return np.clip(np.floor(values.astype(np.float64) + 128.5), 0, 255).astype(np.uint8)
 
 
-def residual(grey: Array, side: int) -> Array:
-    """Grey value minus the box mean, rounded half up, plus 128, in 0 to 255."""
-    padded = np.pad(grey.astype(np.int64), side // 2, 'edge')
-    height, width = grey.shape
-    total = sum(padded[y:y + height, x:x + width] for y in range(side) for x in range(side))
-    count = side * side
-    doubled = 2 * (count * grey.astype(np.int64) - total) + count
-    return np.clip(doubled // (2 * count) + 128, 0, 255).astype(np.uint8)
-
-
 def combined_cost(left: Array, right: Array, config: MatcherConfig) -> Array:
     """The data cost, uint8 H x W x D, of grey images that the Gaussian has left in 8 bits."""
     height, width = left.shape
@@ -85,9 +75,7 @@ def combined_cost(left: Array, right: Array, config: MatcherConfig) -> Array:
     for weight, bound, feature in (
             (config.sobel_weight, config.sobel_bound,
              lambda image: sobel(image, config.sobel_scale, config.prefilter_cap)),
-            (config.grey_weight, config.grey_bound, lambda image: image),
-            (config.residual_weight, config.residual_bound,
-             lambda image: residual(image, config.residual_window_size))):
+            (config.grey_weight, config.grey_bound, lambda image: image)):
         if weight:
             terms.append((feature(left).astype(int)[..., None],
                           feature(right).astype(int)[..., None], weight, bound))

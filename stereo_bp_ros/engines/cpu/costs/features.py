@@ -214,38 +214,6 @@ def _sobel(grey: Any, reach: int, values: Any, out: Any, first: int, step: int, 
             out[y, first + step * x] = values[derivative + MAX_DERIVATIVE]
 
 
-def _fill_residual(grey: Any, reach: int, config: ResolvedConfig, target: Target,
-                   arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Grey value minus the mean of a box around it, rounded half up, plus 128."""
-    _residual(grey, reach, config.residual_window_size, *target)
-
-
-@parallel_kernel
-def _residual(grey: Any, reach: int, side: int, out: Any, first: int, step: int, begin: int,
-              end: int) -> None:
-    count = side * side
-    for y in numba.prange(out.shape[0]):
-        top, left = y + reach - side // 2, begin + reach - side // 2
-        total = np.int64(0)
-        for x in range(left, left + side - 1):
-            total += _sum_of_column(grey, top, side, x)
-        for x in range(begin, end):
-            column = x + reach - side // 2
-            total += _sum_of_column(grey, top, side, column + side - 1)
-            doubled = 2 * (count * np.int64(grey[y + reach, x + reach]) - total) + count
-            value = doubled // (2 * count) + 128
-            out[y, first + step * x] = np.uint8(min(max(value, 0), 255))
-            total -= _sum_of_column(grey, top, side, column)
-
-
-@kernel
-def _sum_of_column(grey: Any, top: int, side: int, x: int) -> int:
-    total = np.int64(0)
-    for y in range(top, top + side):
-        total += grey[y, x]
-    return total
-
-
 # --- how far features are from each other: of one pixel, or of two, whose places are tuples
 
 @by_types
@@ -296,5 +264,4 @@ class Feature(NamedTuple):
 FEATURES = {'census': Feature(_fill_census, _differing_bits),
             'sparse_census': Feature(_fill_sparse_census, _differing_bits),
             'sobel': Feature(_fill_sobel, _absolute_difference),
-            'grey': Feature(_fill_grey, _absolute_difference),
-            'residual': Feature(_fill_residual, _absolute_difference)}
+            'grey': Feature(_fill_grey, _absolute_difference)}

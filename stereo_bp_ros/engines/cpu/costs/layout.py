@@ -11,7 +11,7 @@ from stereo_bp_ros.geometry import Wanted
 
 #: The costs that are added up, and the bytes of their feature of a pixel. Each has an entry in
 #: ``features.FEATURES`` and the settings <name>_weight and <name>_bound.
-COSTS = {'census': 8, 'sparse_census': 8, 'sobel': 1, 'grey': 1, 'residual': 1}
+COSTS = {'census': 8, 'sparse_census': 8, 'sobel': 1, 'grey': 1}
 
 #: Bound of a cost that has no setting for it: the bits of a census.
 NO_BOUND = 64
@@ -70,7 +70,7 @@ def border(config: ResolvedConfig) -> int:
     reach = max(int(side) for window in CENSUS_WINDOWS for side in window.split('x')) // 2
     if config.sparse_census_weight:
         reach = SPARSE_SPACING * reach + MEAN_RADIUS
-    return max(reach, config.residual_window_size // 2 if config.residual_weight else 0)
+    return reach
 
 
 def feature_arrays(config: ResolvedConfig, width: int, height: int, threads: int) -> Wanted:

@@ -72,8 +72,7 @@ class Features:
         self._device, self._config = context.device, config
         costs = terms.terms(config)
         self._launch = FeatureLaunch(
-            settings=FeatureSettings(config.sobel_scale, config.prefilter_cap or math.inf,
-                                     config.residual_window_size // 2),
+            settings=FeatureSettings(config.sobel_scale, config.prefilter_cap or math.inf),
             width=context.width, height=context.height, halo=max(term.radius for term in costs))
         for i, term in enumerate(costs):
             self._launch.features[i] = _Pair(*(found[f'{side}_{term.name}_feature']
@@ -95,5 +94,4 @@ class Features:
 
 def _shared_bytes(halo: int, has_means: bool) -> int:
     """Of a block of ``make_features``; as ``GreyTile``, and two words that are read behind it."""
-    pixels = (1 + has_means) * (TILE_WIDTH + 2 * halo)
-    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + pixels) + 8
+    return (TILE_HEIGHT + 2 * halo) * (1 + has_means) * (TILE_WIDTH + 2 * halo) + 8

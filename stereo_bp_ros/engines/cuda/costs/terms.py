@@ -45,14 +45,9 @@ def _grey(config: ResolvedConfig) -> tuple[str, str, int, int]:
     return 'Grey', 'uint8', config.grey_bound, 0
 
 
-def _residual(config: ResolvedConfig) -> tuple[str, str, int, int]:
-    return 'Residual', 'uint8', config.residual_bound, config.residual_window_size // 2
-
-
 #: Name of a cost's settings to the kind, the type of the feature, the bound and the radius.
 COSTS: dict[str, Callable[[ResolvedConfig], tuple[str, str, int, int]]] = {
-    'census': _census, 'sparse_census': _sparse_census, 'sobel': _sobel, 'grey': _grey,
-    'residual': _residual}
+    'census': _census, 'sparse_census': _sparse_census, 'sobel': _sobel, 'grey': _grey}
 
 
 def terms(config: ResolvedConfig) -> list[Term]:

@@ -51,9 +51,9 @@ class Hierarchical(CudaMatching, Tunable):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
                                   'images: use backend cpu or auto')
-        if config.exact and config.level_iterations:
-            raise ConfigError('level_iterations', config.level_iterations, 'CUDA computes exact '
-                              'with iterations: use backend cpu or auto')
+        if config.exact and isinstance(config.iterations, str):
+            raise ConfigError('iterations', config.iterations, 'CUDA computes exact with one '
+                              'number for all levels: use backend cpu or auto')
 
     @classmethod
     def replacement(cls, config: ResolvedConfig, device: Properties) -> ResolvedConfig:

@@ -133,7 +133,7 @@ class Parameters(ctypes.Structure):
         self.confidence_radius = config.confidence_window_size // 2
         self.speckle_size = config.speckle_size
         self.speckle_range = round(16 * config.speckle_range)
-        self.color_range = 16 * config.colored_range
+        self.color_range = 16 * (config.max_disparity - config.min_disparity)
         self.colors[:] = colors.table(config.color_map).tobytes()
         self._fill_points(config, calibration)
 
