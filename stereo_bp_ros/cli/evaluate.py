@@ -7,8 +7,7 @@
   stereo_bp evaluate recording/ --preset road --consistency --corridor 2.5x40 --camera-height 1.6
   stereo_bp evaluate --scenario street.yaml --json-lines
   stereo_bp evaluate --compare before/report.json after/report.json
-  stereo_bp evaluate kitti2012/ --params-file chosen.yaml
-  stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --choose downscale=2
+  stereo_bp evaluate kitti2012/ --params-file node.yaml
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --save evaluation.rrd
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
@@ -41,7 +40,6 @@ from stereo_bp_ros.cli import (
     evaluate_report,
     evaluate_scale,
     evaluate_scenario,
-    evaluate_sweep,
     progress,
     viewer,
 )
@@ -77,22 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
     parser.add_argument('--explain', action='store_true',
-                        help='match nothing: list the paths that pass conditions, --choose and '
-                             '--by may have')
+                        help='match nothing: list the paths that pass conditions may have')
     parser.add_argument('--compare', type=pathlib.Path, nargs=2, metavar='REPORT',
                         help='match nothing: compare two files report.json over the same frames, '
                              'the second with the first')
-    parser.add_argument('--sweep', action='append', default=[], metavar='NAME=FROM:TO:STEP',
-                        help='match with every value of a setting, or NAME=VALUE,VALUE; several '
-                             'make a grid; resumes what --output has, and draws sweep.svg there '
-                             '(needs matplotlib)')
-    parser.add_argument('--choose', action='append', default=[], metavar='LIMIT',
-                        help="with --sweep: the best point that holds 'latency_ms.total.p99 <= "
-                             "33' or other conditions, or the point NAME=VALUE,... (default: the "
-                             'best of all)')
-    parser.add_argument('--by', default='mean.filled.bad_3_known', metavar='PATH',
-                        help='with --sweep: what is best and drawn over time (default: '
-                             'mean.filled.bad_3_known)')
     parser.add_argument('--repeat', type=shared.whole(1), default=3, metavar='N',
                         help='match each pair N times, report the median time (default 3)')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
@@ -144,9 +130,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.compare:
         return evaluate_compare.run(options)
-    if viewer.is_wanted(options) and (options.sweep or options.workers):
-        raise ValueError('--view, --web and --save exclude --sweep and --workers: pictures do '
-                         'not travel')
+    if viewer.is_wanted(options) and options.workers:
+        raise ValueError('--view, --web and --save exclude --workers: pictures do not travel')
     with viewer.opened(options) as sink:
         return _evaluate(options, sink)
 
@@ -157,8 +142,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
     if options.json_lines and (scenario is None or options.json):
         raise ValueError('--json-lines is for --scenario, and in place of --json')
-    if options.choose and not options.sweep:
-        raise ValueError('--choose is for --sweep')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
     config = MatcherConfig.from_mapping(shared.chosen_settings(options, fixed, otherwise=AUTO))
@@ -179,13 +162,10 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     if options.output:
         check_folder(options.output, ('report.json', 'report.html'),
                      (*sources.paths, options.scenario, options.params_file))
-    has_page = options.output and not options.sweep and shared.can_draw(
-        'report.html', report.MODULES)
+    has_page = options.output and shared.can_draw('report.html', report.MODULES)
     doubts = examine_inputs(sources, config, method, own)
     for finding in doubts:
         _log.warning('%s', finding)
-    if options.sweep:
-        return evaluate_sweep.run(options, method, sources)
     results = Results()
     stopped: BaseException | None = None
     with (evaluate_scale.start(options, configs, names, method, sources,

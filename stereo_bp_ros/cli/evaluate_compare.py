@@ -27,7 +27,7 @@ ABOUT = ('source', 'date', 'matcher', 'backend', 'devices', 'repeat', 'workers',
 #: Options that match something, and their values where the command line does not name them.
 REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
            'confidence': False, 'consistency': False, 'corridor': None, 'json_lines': False,
-           'sweep': [], 'choose': [], 'workers': 0, 'view': False,
+           'workers': 0, 'view': False,
            'web': None, 'save': None, 'skip_unreadable': False}
 
 

@@ -1,4 +1,4 @@
-"""Plots by matplotlib: SVG inside a report, and files of sweeps and sensitivity.
+"""Plots by matplotlib: SVG inside a report, and files of sensitivity.
 
 matplotlib comes with the extra ``evaluation``.
 """
@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stereo_bp_ros.evaluation.sweep import TIME, Point, pareto
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from stereo_bp_ros.evaluation.sensitivity import Quantity, Row
-
-#: More labels in the plot of a sweep would lie over each other.
-MAX_LABELS = 12
 
 #: A longer line is drawn as pixels, so that its file stays small.
 MAX_VECTOR_POINTS = 2000
@@ -91,34 +86,6 @@ def rate_map(rate: np.ndarray, block: int, high: float) -> Figure:
     return figure
 
 
-def draw_sweep(points: Sequence[Point], path: str, chosen: Point, title: str) -> Figure | None:
-    """Every point that has the figure of a path over its time; None: no point has it.
-
-    The points that no other one beats are joined and labelled, the chosen one is a star.
-    """
-    front = pareto(points, path)
-    if not front:
-        return None
-    figure, axes = _new_figure((8, 5))
-
-    def places(some: Sequence[Point]) -> tuple[list[float], list[float]]:
-        known = [(one.time_ms, value) for one in some
-                 if (value := one.figure(path)) is not None]
-        return [x for x, _ in known], [y for _, y in known]
-
-    axes.scatter(*places(points), s=18, color='0.6', label='points')
-    axes.plot(*places(front), 'o-', color='tab:blue', markersize=5, label='Pareto')
-    axes.scatter(*places([chosen]), marker='*', s=180, color='tab:red', zorder=3,
-                 label=f'chosen: {chosen.label}')
-    for one in front[::-(-len(front) // MAX_LABELS)]:
-        axes.annotate(one.label, (one.time_ms, one.figure(path)), fontsize=7, xytext=(4, 4),
-                      textcoords='offset points')
-    axes.set(xlabel=f'{TIME}, ms', ylabel=path, title=_label(title))
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-    return figure
-
-
 def draw_sensitivity(curves: Mapping[str, tuple[Quantity, Sequence[Row]]]) -> Figure:
     """A panel for every quantity by its name, with a line for every matcher."""
     from matplotlib.figure import Figure
@@ -161,9 +128,9 @@ def data_uri(figure: Figure) -> str:
     return f'data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}'
 
 
-def _new_figure(inches: tuple[float, float] = (5.2, 3.0)) -> tuple[Figure, Any]:
+def _new_figure() -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
-    figure = Figure(figsize=inches, layout='constrained')
+    figure = Figure(figsize=(5.2, 3.0), layout='constrained')
     axes = figure.add_subplot()
     axes.set_axisbelow(True)
     return figure, axes

@@ -138,7 +138,7 @@ def test_without_the_extra_the_run_says_before_it_starts_that_there_is_no_page(
 
 
 @pytest.mark.parametrize(('verb', 'file'), [
-    (('evaluate', '--sweep', 'levels=2,3'), 'sweep.svg'), (('sensitivity',), 'sensitivity.svg'),
+    (('sensitivity',), 'sensitivity.svg'),
     (('calibrate-check',), 'calibration.svg'), (('evaluate',), 'report.html')])
 def test_without_matplotlib_every_verb_says_so_before_it_matches(
         folder, tmp_path, capsys, caplog, monkeypatch, verb, file):

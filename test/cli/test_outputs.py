@@ -99,8 +99,6 @@ def test_outputs_of_an_earlier_run_are_written_again(here, capsys):
     (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out'], 'report.json'),
     (['calibrate-check', 'data', '--params-file', 'p.yaml', '--output', 'out'],
      'calibration.json'),
-    (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out', '--sweep',
-      'levels=3,4'], 'chosen.yaml'),
     (['evaluate', '--scenario', 'p.yaml', '--output', 'out'], 'report.html')])
 def test_verbs_that_write_beside_what_they_read_keep_it(
         here, capsys, nothing_is_computed, verb, made):

@@ -20,7 +20,7 @@ import pytest
 from stereo_bp_ros import files
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
-from stereo_bp_ros.evaluation import comparison, sweep
+from stereo_bp_ros.evaluation import comparison
 from stereo_bp_ros.evaluation.datasets import middlebury, synthetic
 from test.cli.runs import time_limit
 
@@ -28,8 +28,8 @@ READERS: dict[str, Callable[[pathlib.Path], Any]] = {
     'image': files.read_image, 'mask': files.read_mask, 'truth': files.read_disparity_png,
     'PFM': files.read_pfm, 'text': lambda path: files.read_text(path, 'text'),
     'parameters': load_parameter_file, 'calibration': Calibration.from_file,
-    'report': comparison.read_report, 'points': sweep.Store,
-    'calib.txt': middlebury._ndisp, 'depth': synthetic._tartan_air_truth}
+    'report': comparison.read_report, 'calib.txt': middlebury._ndisp,
+    'depth': synthetic._tartan_air_truth}
 
 
 # Sizes of images
