@@ -109,7 +109,6 @@ class Doubt(str, enum.Enum):
     FROZEN = 'frozen camera'
     VERTICAL_OFFSET = 'vertical offset'
     YAW = 'yaw'
-    CAMERA_HEIGHT = 'camera height'
     RECTIFIED = 'rectified or not'
     TRUTH = 'truth beyond the range'
 

@@ -4,7 +4,6 @@
   stereo_bp evaluate kitti2012/ --preset road --against sgbm,bm
   stereo_bp evaluate kitti2012/ --preset road --against road_fast --against bare:filling=none
   stereo_bp evaluate recording/ --preset road --output report/
-  stereo_bp evaluate recording/ --preset road --consistency --corridor 2.5x40 --camera-height 1.6
   stereo_bp evaluate --scenario street.yaml --json-lines
   stereo_bp evaluate --compare before/report.json after/report.json
   stereo_bp evaluate kitti2012/ --params-file node.yaml
@@ -48,12 +47,11 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
-from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Results, Totals, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
@@ -93,16 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--confidence', action='store_true',
                         help='judge the confidence, too: sparsification and AUSE; matches each '
                              'pair with truth once more')
-    parser.add_argument('--consistency', action='store_true',
-                        help='figures that need no truth: left-right consistency, photometric '
-                             'error, flicker, plane of the road; matches each pair once more, '
-                             'mirrored')
-    parser.add_argument('--corridor', type=_size_in_metres, metavar='WIDTHxLENGTH',
-                        help='count obstacles in a corridor ahead of this size in metres, and '
-                             'false ones where there is truth, e.g. 2.5x40; needs a calibration')
-    parser.add_argument('--camera-height', type=shared.real(1e-2, 1e3), metavar='METRES',
-                        help='of a level camera, for --corridor (default: the ground is found in '
-                             'the truth)')
     parser.add_argument('--focal', type=shared.real(1e-3, 1e6), metavar='PIXELS',
                         help='focal length of pairs without calibration, to score by distance '
                              'and for min_depth')
@@ -150,8 +138,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     names, others = against.chosen(options, own, config)
     method = Method(options.repeat, options.confidence, _calibration(options),
                     shared.names_range(options) or 'disparity_range' in fixed,
-                    options.consistency,
-                    (scenario.corridor if scenario else None) or _corridor(options),
                     scenario.windows if scenario else (), options.skip_unreadable,
                     options.range_from_truth, against.asks_for_rows(options, own))
     configs = {name: evaluate_scale.for_workers(options, one)
@@ -264,24 +250,6 @@ def _calibration(options: argparse.Namespace) -> Calibration | None:
     if options.focal is None:
         return None
     return Calibration(options.focal, options.baseline, 0, 0, 0)
-
-
-def _size_in_metres(text: str) -> tuple[float, float]:
-    """Type of --corridor: width and length."""
-    sides = text.lower().split('x')
-    if len(sides) != 2:
-        raise argparse.ArgumentTypeError(f'{shown(text)} is not WIDTHxLENGTH, e.g. 2.5x40')
-    width, length = (shared.real(1e-2, 1e3)(side) for side in sides)
-    return width, length
-
-
-def _corridor(options: argparse.Namespace) -> Corridor | None:
-    if options.corridor is None:
-        if options.camera_height is not None:
-            raise ValueError('--camera-height needs --corridor')
-        return None
-    width, length = options.corridor
-    return Corridor(width, length, options.camera_height)
 
 
 def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],

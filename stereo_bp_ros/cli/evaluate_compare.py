@@ -26,7 +26,7 @@ ABOUT = ('source', 'date', 'matcher', 'backend', 'devices', 'repeat', 'workers',
 
 #: Options that match something, and their values where the command line does not name them.
 REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
-           'confidence': False, 'consistency': False, 'corridor': None, 'json_lines': False,
+           'confidence': False, 'json_lines': False,
            'workers': 0, 'view': False,
            'web': None, 'save': None, 'skip_unreadable': False}
 

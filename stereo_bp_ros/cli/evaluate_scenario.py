@@ -9,7 +9,6 @@ from typing import Any
 
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import EVERY, FORM, Verdict, known_paths
 from stereo_bp_ros.evaluation.regions import REGIONS
 from stereo_bp_ros.evaluation.results import PERFORMANCE
@@ -33,14 +32,7 @@ def choose(options: argparse.Namespace) -> Scenario:
     options.preset = scenario.preset or None
     # The presets of --against have this option's back end.
     options.backend = options.backend or scenario.settings.get('backend')
-    if scenario.corridor and (options.corridor or options.camera_height):
-        raise ValueError('--corridor and the corridor of --scenario exclude each other')
-    text = scenario.asks('corridor')
-    if text and not (scenario.corridor or options.corridor):
-        raise ValueError(f'the condition {shown(text)} needs a corridor: give the scenario one, '
-                         'or --corridor')
     options.confidence |= bool(scenario.asks('confidence'))
-    options.consistency |= bool(scenario.asks('consistency'))
     options.against = list(scenario.against)
     options.repeat, options.limit = scenario.repeat, scenario.limit
     return scenario

@@ -88,14 +88,13 @@ def _scenario(options: argparse.Namespace) -> Scenario:
             words = 'a path' if name == 'path' else f'--{name.replace("_", "-")}'
             raise ValueError(f'{words} and --scenario exclude each other: the scenario says it')
     scenario = read_scenario(options.scenario)
-    for key in ('against', 'limit', 'corridor'):
+    for key in ('against', 'limit'):
         if getattr(scenario, key):
             raise ValueError(f'the scenario {scenario.path} has {key}, which a run through the '
                              'node cannot have')
-    for what in ('confidence', 'consistency', 'corridor'):
-        if text := scenario.asks(what):
-            raise ValueError(f'the condition {shown(text)} is for evaluate: no run through the '
-                             f'node has --{what}')
+    if text := scenario.asks('confidence'):
+        raise ValueError(f'the condition {shown(text)} is for evaluate: no run through the node '
+                         'has --confidence')
     options.path, options.preset = options.scenario, scenario.preset or None
     return scenario
 

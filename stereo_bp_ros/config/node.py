@@ -70,9 +70,6 @@ class NodeConfig(Settings):
     max_vertical_offset: float = setting(
         0.75, 'warn when the rows of a pair differ by more than this in any column; 0 = not '
         'measured', 0, 32, unit='pixels', live=True)
-    camera_height: float = setting(
-        0.0, 'height of the cameras above the road, with which its plane in the disparities is '
-        'compared; 0 = unknown', 0, 1000, unit='metres', live=True)
     latency_budget_ms: float = setting(
         100.0, 'warn when the 95th percentile of the total latency exceeds this; 0 = off',
         0, 60000, unit='ms', live=True)

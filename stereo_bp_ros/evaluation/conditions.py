@@ -18,11 +18,9 @@ from typing import Any
 
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.consistency import Consistency
 from stereo_bp_ros.evaluation.depth_errors import DepthError
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, MapScore
 from stereo_bp_ros.evaluation.metrics import Score
-from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
 from stereo_bp_ros.evaluation.regions import DISTANCES, REGIONS, distance_name
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
 from stereo_bp_ros.evaluation.rows import PairRows
@@ -44,7 +42,7 @@ DELIVERY = ('sent', 'received', 'published', 'recorded', 'superseded', 'dropped'
 OPERATORS = {'<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge}
 
 #: Keys whose figures are only computed with an option, and its name.
-OPTIONS = {'sparsification': 'confidence', 'consistency': 'consistency', 'obstacles': 'corridor'}
+OPTIONS = {'sparsification': 'confidence'}
 
 #: What the figure of a path needs; the first pattern that the path has counts.
 NEEDS = (
@@ -54,12 +52,6 @@ NEEDS = (
     (r'row_correction_px', 'row_correction correct'),
     (r'_bytes$', 'a system that tells it'),
     (r'sparsification', 'truth and --confidence'),
-    (r'consistency\.(static|flicker)', '--consistency and frames that follow each other'),
-    (r'consistency\.road', '--consistency and a road in view'),
-    (r'consistency', '--consistency'),
-    (r'obstacles\.by_distance', '--corridor, a calibration, dense truth and an obstacle'),
-    (r'obstacles\.false', '--corridor, a calibration and truth'),
-    (r'obstacles', '--corridor and a calibration'),
     (r'(^|\.)sky\.', 'a mask of the sky'),
     (r'regions\.(vehicles|background)', 'truth and a mask of vehicles'),
     (r'regions\.(not_)?occluded', 'truth and a mask of occluded pixels'),
@@ -71,7 +63,7 @@ NEEDS = (
 _NUMBER = r'\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,2})?'
 _CONDITION = re.compile(rf'(?P<path>[^<>]+?) ?(?P<operator><=|>=|<|>) ?'
                         rf'(?P<number>{_NUMBER})(?: ?\* ?(?P<other>[^<>*]+))?')
-_REGION = re.compile(r'(?:regions|by_distance)\.(class_[\w-]+|([\d.]+)_([\d.]+|inf)_m)(?=\.|$)')
+_REGION = re.compile(r'regions\.(class_[\w-]+|([\d.]+)_([\d.]+|inf)_m)(?=\.|$)')
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
@@ -174,8 +166,7 @@ def known_paths(matchers: tuple[str, ...] = (), inputs: tuple[str, ...] = (),
     part = MapScore(Score(), Score(), DepthError())
     curve = Sparsification((0.0,), (0.0,), 0.0, 0.0)
     frame = FrameScore(
-        part, dict.fromkeys(names, part), Score(), {'bad_3': curve, 'mae': curve}, Consistency(),
-        Obstacles(by_distance={name: Detection() for name in names if name not in REGIONS}))
+        part, dict.fromkeys(names, part), Score(), {'bad_3': curve, 'mae': curve})
     figures = Figures((1.0,), frame, dict.fromkeys(ENGINE_STAGES, 1.0), 1.0, 1, 1,
                       PairRows(RowState(), 1.0, begins=True))
     results = [Result('', 1, 1, dict.fromkeys(('', *matchers), figures), 1, name)

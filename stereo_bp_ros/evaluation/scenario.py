@@ -12,12 +12,11 @@ from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
-from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence, sequence_of
 from stereo_bp_ros.evaluation.sources import Input
 
 #: What a scenario may have; the first two it must have.
-KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit', 'corridor')
+KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit')
 
 #: Key of an input that is drawn, with the options of ``scenes.sequence.sequence_of``.
 RENDERED = 'rendered'
@@ -29,7 +28,6 @@ class Scenario:
 
     preset, settings, against, repeat: as the options of ``stereo_bp evaluate``.
     limit: pairs of each input; 0 = all.
-    corridor: in which obstacles are counted; None = none.
     """
 
     path: pathlib.Path
@@ -40,11 +38,10 @@ class Scenario:
     against: tuple[str, ...] = ()
     repeat: int = 3
     limit: int = 0
-    corridor: Corridor | None = None
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """Distances whose pixels and obstacles the conditions are about, metres, each once."""
+        """Distances whose pixels the conditions are about, metres, each once."""
         return tuple(dict.fromkeys(window for one in self.conditions for window in one.windows))
 
     def asks(self, option: str) -> str:
@@ -89,8 +86,7 @@ def _scenario(path: pathlib.Path, content: Any) -> Scenario:
                          'each line')
     return Scenario(path, inputs, conditions, preset,
                     {str(name): value for name, value in settings.items()}, against,
-                    _whole(content, 'repeat', 3, 1), _whole(content, 'limit', 0, 0),
-                    _corridor(content['corridor']) if 'corridor' in content else None)
+                    _whole(content, 'repeat', 3, 1), _whole(content, 'limit', 0, 0))
 
 
 def _texts(content: Mapping[str, Any], key: str) -> list[str]:
@@ -108,20 +104,6 @@ def _whole(content: Mapping[str, Any], key: str, default: int, least: int) -> in
         raise ValueError(f'{key} is {shown(value)}, but must be a whole number from {least} '
                          'to 1000000000')
     return value
-
-
-def _corridor(options: Any) -> Corridor:
-    """A corridor by its sides in metres, and the height of the camera where it is given."""
-    known = ('width', 'length', 'camera_height')
-    if not isinstance(options, Mapping) or not {*known[:2]} <= {*options} <= {*known} or not all(
-            isinstance(value, int | float) and not isinstance(value, bool)
-            and 1e-2 <= value <= 1e3 for value in options.values()):
-        raise ValueError(f'corridor is {shown(options)}, but must be width, length and, if the '
-                         'ground is not found in the truth, camera_height, metres from 0.01 to '
-                         '1000')
-    height = options.get('camera_height')
-    return Corridor(float(options['width']), float(options['length']),
-                    None if height is None else float(height))
 
 
 def _inputs(folder: pathlib.Path, values: Any) -> tuple[Input, ...]:

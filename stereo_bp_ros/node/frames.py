@@ -328,7 +328,7 @@ class FrameProcessor:
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
         if _apart_s(pair) <= MAX_APART_S:
             self._drift.offer(ready.left, ready.right, config, ready.rectification,
-                              ready.calibration, pair.stamp_ns, frame,
+                              ready.calibration, pair.stamp_ns,
                               self._offsets.target if config.row_correction == 'correct' else None)
         warnings = list(map(str, checks.believe(
             checks.examine_images(ready.left, ready.right, config), config)))

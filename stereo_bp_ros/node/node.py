@@ -370,7 +370,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             if not is_due:
                 return
             self._measured_s = now
-            self._drift.measure(self._configuration.node.camera_height)
+            self._drift.measure()
             self._gpu.read(self._matcher_host.device if self._matcher_host.matcher else {})
         except Exception as error:
             self._conditions.error('diagnostics', f'measuring failed: {described(error)}')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 
@@ -21,9 +20,7 @@ from stereo_bp_ros.evaluation.conditions import (
     look_up,
     parse_condition,
 )
-from stereo_bp_ros.evaluation.consistency import Consistency
 from stereo_bp_ros.evaluation.frame_scores import score_frame
-from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
 from stereo_bp_ros.evaluation.regions import find_regions
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
 from test.cases import every, examples
@@ -51,20 +48,14 @@ def result(own: Figures, name: str = 'a', **others: Figures) -> Result:
     return Result(name, 10, 10, {'own': own, **others}, 300 * 2**20)
 
 
-def full(errors: float = 3.5, *, far: Detection | None = None, false: int = 1) -> Figures:
+def full(errors: float = 3.5) -> Figures:
     """``figures`` with everything that a run can be asked for; 20 m away."""
     true = np.full((10, 10), 5.0, np.float32)
     disparity = true.copy()
     disparity[0] += errors
     frame = score_frame(disparity, EVERYWHERE, true, regions=find_regions(
         true, EVERYWHERE, CALIBRATION), calibration=CALIBRATION, confidence=-disparity)
-    far = far or Detection(2, 2, 0.375)
-    near = Detection(2, 1, 0.25, 0.5)
-    known = {'8_16_m': near, '16_32_m': far, '0_inf_m': near + far}
-    return Figures((10.0, 30.0), dataclasses.replace(
-        frame, consistency=Consistency(100, 80, 10, 500.0, 50, 40, 4, 60, 30, 120.0),
-        obstacles=Obstacles(1, 3, 1, false, int(false > 0), known)),
-        {'messages': 15.0}, 12.5, 64 * 2**20)
+    return Figures((10.0, 30.0), frame, {'messages': 15.0}, 12.5, 64 * 2**20)
 
 
 def judged(text: str, *results: Result, **more):
@@ -122,7 +113,6 @@ NEEDS = {
     'mean.regions.class_pole.score.mae': 'truth and a mask of the class',
     'mean.sky.coverage': 'a mask of the sky', 'latency_ms.refine.p99': 'a stage that runs',
     'latency_ms.device.p50': 'a CUDA device', 'engine_bytes': 'a system that tells it',
-    'mean.consistency.flicker': '--consistency and frames that follow each other',
     'mean.sparsification.bad_3.ause': 'truth and --confidence',
     'mean.depth.mean_m': 'truth and a calibration',
     'delivery.lost': 'a run through the node, stereo_bp replay'}
@@ -151,35 +141,10 @@ def test_every_figure_has_its_value_at_its_path():
         'mean.depth.relative_mean': metres / 2,
         'mean.sparsification.bad_3.ause': scored.sparsification['bad_3'].ause,
         'mean.sparsification.mae.ause': scored.sparsification['mae'].ause,
-        'mean.consistency.confirmed': 80,
-        'mean.consistency.contradicted': 10, 'mean.consistency.grey_mean': 5,
-        'mean.consistency.static': 80,
-        'mean.consistency.flicker': 10, 'mean.consistency.road_inliers': 50,
-        'mean.consistency.road_rms': 2, 'mean.obstacles.found_per_frame': 3,
-        'mean.obstacles.false_per_frame': 1, 'mean.obstacles.false_frames': 100,
-        'obstacles.by_distance.0_inf_m.seen': 75,
-        'obstacles.by_distance.0_inf_m.smallest_seen_m': 0.25,
-        'obstacles.by_distance.0_inf_m.largest_missed_m': 0.5,
         'engine_bytes': 64 * 2**20, 'process_bytes': 300 * 2**20}
     for source, table in ((one, wanted), (other, others)):
         for path, value in table.items():
             assert judged(f'{path} >= 0', source).value == pytest.approx(value), path
-
-
-def test_obstacles_of_the_truth_are_of_all_frames_together():
-    none = Detection(1, 0, largest_missed_m=0.75)
-    results = [result(full(), 'a'), result(full(far=none, false=2), 'b')]
-    at = 'obstacles.by_distance'
-    assert judged(f'{at}.0_inf_m.smallest_seen_m <= 0.25', *results).passed
-    assert judged(f'{at}.0_inf_m.largest_missed_m <= 1', *results).value == 0.75
-    assert judged(f'{at}.8_16_m.largest_missed_m <= 1', *results).value == 0.5
-    # Of seven obstacles in the two frames four are seen: not the mean of 75 and 33 %.
-    assert judged(f'{at}.0_inf_m.seen >= 50', *results).value == pytest.approx(400 / 7)
-    worst = judged(f'pairs.*.{at}.0_inf_m.largest_missed_m <= 0.5', *results)
-    assert (worst.value, worst.passed, worst.reason) == (0.75, False, 'worst in b')
-    seen = result(full(far=Detection(2, 2, 0.4)))
-    assert judged(f'{at}.16_32_m.largest_missed_m <= 0', seen).passed
-    assert not judged(f'{at}.32_64_m.largest_missed_m <= 9', seen).passed
 
 
 def test_a_mean_is_of_the_frames_that_have_the_figure_and_its_operator_decides():

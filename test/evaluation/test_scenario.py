@@ -7,7 +7,6 @@ import pathlib
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenario import read_scenario
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
@@ -32,12 +31,11 @@ settings: {disparity_range: 32, program: tiled}
 against: [sgbm, 'bare:filling=none']
 repeat: 2
 limit: 5
-corridor: {width: 2.5, length: 40, camera_height: 1.6}
 conditions:
   - mean.regions.10_50_m.score.bad_3_estimated <= 2
   - mean.regions.10_50_m.score.mae <= 1
-  - obstacles.by_distance.0_16_m.largest_missed_m <= 0.3
-  - mean.consistency.flicker <= 5
+  - mean.regions.0_16_m.depth.mean_m <= 0.3
+  - mean.sparsification.mae.ause <= 5
   - by_input.rendered.mean.score.mae <= 0.9 * against.bare.mean.score.mae
 """))
     assert [one.name for one in found.inputs] == ['drives/day', 'rendered']
@@ -49,9 +47,7 @@ conditions:
     assert found.against == ('sgbm', 'bare:filling=none')
     assert found.windows == ((10.0, 50.0), (0.0, 16.0))
     assert found.conditions[-1].other == 'against.bare.mean.score.mae'
-    assert found.corridor == Corridor(2.5, 40.0, 1.6)
-    assert found.asks('consistency') == 'mean.consistency.flicker <= 5'
-    assert found.asks('confidence') == ''
+    assert found.asks('confidence') == 'mean.sparsification.mae.ause <= 5'
 
 
 @pytest.mark.parametrize(('text', 'words'), [
@@ -73,8 +69,6 @@ conditions:
     ('inputs: a\nconditions: mean.score.mae <= 1 * against.bm.mean.score.mae\nagainst: sgbm',
      'did you mean against.sgbm.mean.score.mae?'),
     ('inputs: a\nconditions: frames >= 1\npreset: 3', 'preset is 3'),
-    ('inputs: a\nconditions: frames >= 1\ncorridor: {width: 2, length: .nan}', 'corridor is'),
-    ('inputs: a\nconditions: frames >= 1\ncorridor: {width: 2, length: 9, x: 1}', 'corridor is'),
     ('inputs: a\nconditions: frames >= 1\nsettings: {a: [1]}', 'settings is'),
     ('inputs: a\nconditions: frames >= 1\nrepeat: 0', 'repeat is 0'),
     ('inputs: a\nconditions: frames >= 1\nlimit: true', 'limit is True')])
