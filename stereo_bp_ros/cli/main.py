@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', 'param', 'info',
-         'demo', 'render', 'sensitivity', 'calibrate-check', 'completion')
+         'demo', 'render', 'calibrate-check', 'completion')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1

@@ -1,4 +1,4 @@
-"""Plots by matplotlib: SVG inside a report, and files of sensitivity.
+"""Plots by matplotlib: SVG inside a report, and files.
 
 matplotlib comes with the extra ``evaluation``.
 """
@@ -17,12 +17,10 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from stereo_bp_ros.evaluation.sensitivity import Quantity, Row
-
 #: A longer line is drawn as pixels, so that its file stays small.
 MAX_VECTOR_POINTS = 2000
 
-LINE_STYLES = ('-', '--', '-.', ':')
+LINE_STYLES = ('--', '-.', ':')
 
 Values = Sequence[float | None]
 
@@ -64,7 +62,7 @@ def lines(x: Sequence[float], series: Mapping[str, Values], x_label: str, y_labe
         axes.plot(x, _floats(values), color='0.5', linestyle='--', label=_label(name))
     for number, (name, value) in enumerate((levels or {}).items()):
         axes.axhline(value, color='0.2', linewidth=1, label=_label(name),
-                     linestyle=LINE_STYLES[1 + number % 3])
+                     linestyle=LINE_STYLES[number % 3])
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel=_label(x_label), ylabel=_label(y_label), ylim=_y_limits(axes))
     axes.grid(axis='y', alpha=0.3)
@@ -83,33 +81,6 @@ def rate_map(rate: np.ndarray, block: int, high: float) -> Figure:
     axes.set_facecolor('black')
     axes.set(xlabel='column, px', ylabel='row, px')
     figure.colorbar(image, ax=axes, label='% of pixels (black: unknown)', extend='max')
-    return figure
-
-
-def draw_sensitivity(curves: Mapping[str, tuple[Quantity, Sequence[Row]]]) -> Figure:
-    """A panel for every quantity by its name, with a line for every matcher."""
-    from matplotlib.figure import Figure
-    columns = min(4, len(curves))
-    count = -(-len(curves) // columns)
-    figure = Figure(figsize=(2.7 * columns, 2.3 * count + 0.4), layout='constrained')
-    panels = figure.subplots(count, columns, squeeze=False)
-    for (name, (quantity, rows)), axes in zip(curves.items(), panels.flat, strict=False):
-        for number, matcher in enumerate(rows[0].matchers):
-            axes.plot([row.value for row in rows],
-                      [row.matchers[matcher]['bad_3_filled'] for row in rows],
-                      linestyle=LINE_STYLES[number % 4], label=matcher)
-        axes.set(title=name, xlabel=quantity.unit, ylim=_y_limits(axes),
-                 xscale='log' if quantity.is_log else 'linear')
-        if quantity.values[0] > quantity.values[-1]:
-            axes.invert_xaxis()
-        if quantity.is_log:
-            axes.minorticks_off()
-            axes.xaxis.set_major_formatter('{x:g}')
-        axes.grid(alpha=0.3)
-    for axes in panels.flat[len(curves):]:
-        axes.axis('off')
-    figure.supylabel('bad-3 of filled pixels, per cent')
-    panels[0, 0].legend(fontsize=7)
     return figure
 
 

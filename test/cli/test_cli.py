@@ -57,8 +57,7 @@ def test_the_help_of_every_verb_shows_how_to_call_it_and_what_it_needs(verb, cap
     assert exit_.value.code == 0
     printed = capsys.readouterr().out
     assert f'stereo_bp {verb}' in printed
-    draws = verb in ('evaluate', 'sensitivity', 'benchmark papers', 'replay', 'demo',
-                     'calibrate-check')
+    draws = verb in ('evaluate', 'benchmark papers', 'replay', 'demo', 'calibrate-check')
     assert bool(re.search(r'needs? (jinja2 and )?matplotlib', ' '.join(printed.split()))) == draws
     for key in metrics.Score().as_dict():
         assert (f'\n  {key} ' in printed) == (verb in ('match', 'evaluate'))

@@ -95,7 +95,6 @@ def test_outputs_of_an_earlier_run_are_written_again(here, capsys):
       'settings.yaml'], None),
     (['benchmark', 'sad', 'data', '--output', 'data/one/left.png'], None),
     (['benchmark', 'papers', '--read', 'papers.json', '--output', '.'], None),
-    (['sensitivity', 'pitch', '--params-file', 'p.yaml', '--output', 'out'], 'sensitivity.json'),
     (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out'], 'report.json'),
     (['calibrate-check', 'data', '--params-file', 'p.yaml', '--output', 'out'],
      'calibration.json'),

@@ -31,7 +31,6 @@ for command in sys.argv[1].split(';'):
 
 FAST = '--set disparity_range=16 --set correlation_window_size=7 --backend cpu --repeat 1'
 OTHERS = '--against sgbm,bm --against a_matcher_with_a_rather_long_name:correlation_window_size=9'
-SMALL = '--size 240x96 --disparities 24 --frames 1 --backend cpu'
 
 
 @pytest.fixture(scope='module')
@@ -48,7 +47,6 @@ def commands(tmp_path_factory, write_pair):
         f'evaluate {sets} --set stereo_algorithm=sad {FAST}',
         'benchmark bp --backend cpu --size 96x48x16 --size 128x48x16 --frames 2 --variant int16 '
         '--variant float32:message_type=float32',
-        f'sensitivity vertical-offset=0,1,2 --preset sad_fast {OTHERS} {SMALL}',
         'info --size 640x480 --arrays --preset road --backend cpu',
         'info --preset road --diff sad_fast'))
 
@@ -86,8 +84,7 @@ def test_every_table_fits_100_columns_and_is_whole(commands, repository, show):
     assert lines.count('>>> evaluate') == 3
     assert [line for line in lines if len(line) > WIDTH] == []
     assert '\u2026' not in printed
-    first, everything, many, benchmark, sensitivity, _, _ = re.split(r'^>>> ', printed, flags=re.M
-                                                                     )[1:]
+    first, everything, many, benchmark, _, _ = re.split(r'^>>> ', printed, flags=re.M)[1:]
     # What folds is there in pieces.
     assert 'a_folder_of_a_recording_' in first
     assert everything.count('of_a_recording') >= 2 * 3
@@ -102,7 +99,6 @@ def test_every_table_fits_100_columns_and_is_whole(commands, repository, show):
     for stage in ('messages', 'device', 'frames/s', 'MiB'):
         assert stage in benchmark
     assert 'continued' in benchmark
-    assert 'vertical-offset' in sensitivity
 
 
 def test_a_table_without_room_has_parts_with_the_same_keys(capsys, monkeypatch):

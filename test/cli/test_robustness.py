@@ -39,10 +39,9 @@ def test_any_setting_on_the_command_line_ends_in_a_status(assignments):
     ('replay', '--rate'), ('replay', '--loop'), ('replay', '--period'), ('replay', '--wait'),
     ('demo', '--frames'), ('demo', '--noise'), ('evaluate', '--repeat'), ('evaluate', '--limit'),
     ('evaluate', '--focal'), ('evaluate', '--baseline'), ('match', '--truth-scale'),
-    ('info', '--disparities'), ('render', '--drops'), ('sensitivity', '--frames'),
-    ('calibrate-check', '--every')])
+    ('info', '--disparities'), ('render', '--drops'), ('calibrate-check', '--every')])
 def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option):
-    inputs = {'demo': 0, 'info': 0, 'render': 0, 'sensitivity': 0, 'match': 2}
+    inputs = {'demo': 0, 'info': 0, 'render': 0, 'match': 2}
     arguments = [str(tmp_path)] * inputs.get(verb, 1)
     for value in ('nan', 'inf', '-1', '1e400', '9' * 400, 'x', ''):
         status, _, err = run(verb, *arguments, f'{option}={value}')
@@ -54,7 +53,6 @@ def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option
 
 @pytest.mark.parametrize(('verb', 'sizes'), [
     ('info', ('1000000x1000000', '65536x65536', '9' * 400 + 'x5', '-5x5', 'axb', '5')),
-    ('sensitivity', ('1000000x1000000', '9x9', 'x')),
     ('tune', ('640x480', '640x480x1', '640x480xnan')),
     ('benchmark', ('640x480', '1000000x1000000x64', '64x48x9999'))])
 def test_a_size_that_is_none_is_refused(verb, sizes):
