@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """Entry point of ``stereo_bp``: finds the verb and runs it."""
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', 'param', 'info',
-         'demo', 'render', 'calibrate-check', 'completion')
+         'demo', 'render', 'calibrate-check')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
@@ -85,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         if '_ARGCOMPLETE' in os.environ:
-            _complete(os.environ.get('COMP_LINE', '').split())
+            with contextlib.suppress(ImportError):
+                import argcomplete
+                argcomplete.autocomplete(build_parser())    # the shell asks at TAB; ends here
         process.open_standard_streams()
         status = main(sys.argv[1:])
         if 'rclpy' in sys.modules:
@@ -158,18 +161,6 @@ def interruptions_kept() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = previous
-
-
-def _complete(line: Sequence[str]) -> None:
-    """Answer a shell at TAB: by the modules of one verb alone, which takes half of the time."""
-    with contextlib.suppress(ImportError):
-        from stereo_bp_ros.cli import completion
-        verb = line[1] if len(line) > 1 else ''
-        if verb in VERBS:
-            completion.complete(build_parser(verb))
-        parser = Parser(prog='stereo_bp')
-        parser.add_argument('verb', choices=VERBS)
-        completion.complete(parser)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

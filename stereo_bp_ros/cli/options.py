@@ -53,7 +53,6 @@ REMEDIES = {
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
     'scipy': "pip install scipy, or the extra 'evaluation' of this package",
     'jinja2': "pip install jinja2, or the extra 'evaluation' of this package",
-    'argcomplete': "pip install argcomplete, or the extra 'evaluation' of this package",
     'rerun': "pip install rerun-sdk, or the extra 'view' of this package (Python 3.11 and NumPy 2 "
              'or later; an environment of its own will do)',
     'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",
