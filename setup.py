@@ -14,7 +14,7 @@ FOLDERS = {f'{NAME}.{inside}': folder
 
 ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
-EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3']
+EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3', 'argcomplete>=3']
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 
 
