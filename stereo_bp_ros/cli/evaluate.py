@@ -72,8 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
-    parser.add_argument('--explain', action='store_true',
-                        help='match nothing: list the paths that pass conditions may have')
     parser.add_argument('--compare', type=pathlib.Path, nargs=2, metavar='REPORT',
                         help='match nothing: compare two files report.json over the same frames, '
                              'the second with the first')
@@ -113,9 +111,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.explain:
-        evaluate_scenario.explain()
-        return 0
     if options.compare:
         return evaluate_compare.run(options)
     if viewer.is_wanted(options) and options.workers:

@@ -17,7 +17,7 @@ from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
-from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.conditions import DELIVERY, judge
@@ -92,9 +92,9 @@ def _scenario(options: argparse.Namespace) -> Scenario:
         if getattr(scenario, key):
             raise ValueError(f'the scenario {scenario.path} has {key}, which a run through the '
                              'node cannot have')
-    if text := scenario.asks('confidence'):
-        raise ValueError(f'the condition {shown(text)} is for evaluate: no run through the node '
-                         'has --confidence')
+    if scenario.judges_confidence:
+        raise ValueError(f'the scenario {scenario.path} has conditions on sparsification, which '
+                         'a run through the node cannot have')
     options.path, options.preset = options.scenario, scenario.preset or None
     return scenario
 

@@ -42,11 +42,12 @@ class Scenario:
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
         """Distances whose pixels the conditions are about, metres, each once."""
-        return tuple(dict.fromkeys(window for one in self.conditions for window in one.windows))
+        return tuple(dict.fromkeys(one.window for one in self.conditions if one.window))
 
-    def asks(self, option: str) -> str:
-        """The text of a condition that needs an option (``conditions.OPTIONS``), or ''."""
-        return next((one.text for one in self.conditions if one.needs_option(option)), '')
+    @property
+    def judges_confidence(self) -> bool:
+        """Whether a condition is about the confidence, which is judged for it alone."""
+        return any('sparsification' in one.path for one in self.conditions)
 
 
 def read_scenario(path: pathlib.Path) -> Scenario:
@@ -67,13 +68,8 @@ def _scenario(path: pathlib.Path, content: Any) -> Scenario:
         if key not in KEYS:
             raise ValueError(f'it has the key {shown(key)}, but known are ' + ', '.join(KEYS)
                              + did_you_mean(str(key), KEYS))
-    against = tuple(_texts(content, 'against'))
-    matchers = [name for text in against for name in
-                ([text.partition(':')[0]] if ':' in text else text.split(','))]
     inputs = _inputs(path.parent, content.get('inputs'))
-    conditions = tuple(parse_condition(
-        text, matchers, [one.name for one in inputs] if len(inputs) > 1 else [])
-        for text in _texts(content, 'conditions'))
+    conditions = tuple(map(parse_condition, _texts(content, 'conditions')))
     if not conditions:
         raise ValueError('it has no conditions, so that it could not fail')
     preset = content.get('preset', '')
@@ -85,8 +81,9 @@ def _scenario(path: pathlib.Path, content: Any) -> Scenario:
         raise ValueError(f'settings is {shown(settings)}, but must have a name and a value in '
                          'each line')
     return Scenario(path, inputs, conditions, preset,
-                    {str(name): value for name, value in settings.items()}, against,
-                    _whole(content, 'repeat', 3, 1), _whole(content, 'limit', 0, 0))
+                    {str(name): value for name, value in settings.items()},
+                    tuple(_texts(content, 'against')), _whole(content, 'repeat', 3, 1),
+                    _whole(content, 'limit', 0, 0))
 
 
 def _texts(content: Mapping[str, Any], key: str) -> list[str]:
