@@ -204,11 +204,11 @@ class StereoMatcher:
         if homography is None:
             self._warp = None
             return
-        if self.config.row_correction != 'correct':
-            raise ConfigError('row_correction', self.config.row_correction,
+        if (setting := self.config.row_correction) != 'correct':
+            raise ConfigError('row_correction', setting,
                               'a homography was given: set it to correct')
         warp = RightWarp(homography)
-        if self._warp is not None and warp.numbers == self._warp.numbers:
+        if (known := self._warp) is not None and warp.numbers == known.numbers:
             return
         if (latest := self._rectified) is not None:
             warp.prepare(*latest)
