@@ -57,7 +57,8 @@ class MatcherHost:
     @property
     def effective_config(self) -> MatcherConfig | None:
         """``StereoMatcher.effective_config``; None before configure and after cleanup."""
-        return None if self.matcher is None else self.matcher.effective_config
+        matcher = self.matcher      # the worker may let it go meanwhile
+        return None if matcher is None else matcher.effective_config
 
     def build(self, config: MatcherConfig, width: int, height: int,
               calibration: Calibration | None = None) -> float:
