@@ -138,7 +138,7 @@ class FrameProcessor:
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
-        self._clock_epoch = 0
+        self._generation_number = -1
         self._quality_at = 0.0
         self._quality_warnings = QualityWarnings()
         self._doubts: list[str] = []
@@ -259,8 +259,8 @@ class FrameProcessor:
                 self._conditions.warn, 'age', f'a pair is {age:.3f} s old, max_input_age allows '
                 f'{limit:g} s: pairs are dropped as stale; a bag needs --clock and use_sim_time, '
                 'or max_input_age 0'))
-        if self._clock_epoch != self._generation.clock_epoch:
-            self._clock_epoch = self._generation.clock_epoch
+        if self._generation_number != pair.generation:
+            self._generation_number = pair.generation
             self._last_stamp_ns = 0
         if pair.stamp_ns <= self._last_stamp_ns:
             return _Drop(PairDrop.NOT_NEWER)
