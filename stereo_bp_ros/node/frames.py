@@ -23,6 +23,7 @@ from stereo_bp_ros.errors import (
     StereoError,
     described,
     quoted,
+    reason_of,
 )
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
@@ -163,7 +164,7 @@ class FrameProcessor:
             drop = _Drop(PairDrop.ENGINE_ERROR)
         except StereoError as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
-                error_of, 'engine', str(error)))
+                error_of, 'engine', reason_of(error)))
         except Exception as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
                 error_of, 'engine', f'matching failed: {described(error)}',
@@ -350,18 +351,19 @@ class FrameProcessor:
         self._conditions.replace('quality', warnings)
 
     def _device_lost(self, error: DeviceLostError) -> None:
+        lost = reason_of(error)
         if self.settings.on_device_loss == 'exit':
-            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}')
+            self._conditions.hold('device', Severity.ERROR, f'device lost: {lost}')
             self._matcher_host.abandon()
-            self._on_device_loss(str(error))
+            self._on_device_loss(lost)
             return
         try:
             self._matcher_host.fall_back_to_cpu(error)
             self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
         except Exception as failure:
-            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}; the CPU '
-                                  f'cannot go on: {failure}')
-            self._on_device_loss(str(failure))
+            text = f'device lost: {lost}; the CPU cannot go on: {reason_of(failure)}'
+            self._conditions.hold('device', Severity.ERROR, text)
+            self._on_device_loss(text)
 
 
 def _apart_s(pair: StereoPair) -> float:

@@ -19,7 +19,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros import engines
-from stereo_bp_ros.errors import StereoError, described
+from stereo_bp_ros.errors import described, reason_of
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
@@ -187,13 +187,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                 pass
             except Exception as error:
                 # rclpy would swallow what leaves a transition.
-                text = (str(error) if isinstance(error, (StereoError, TimeoutError))
-                        else described(error))
                 if not self._stopping:
                     if undo is not None:
                         with contextlib.suppress(Exception):
                             undo(state)
-                    self._conditions.hold('device', Severity.ERROR, f'{name} failed: {text}')
+                    self._conditions.hold('device', Severity.ERROR,
+                                          f'{name} failed: {reason_of(error)}')
             finally:
                 self._busy_with = ''
             return FAILURE
