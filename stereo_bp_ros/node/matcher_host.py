@@ -206,10 +206,10 @@ class MatcherHost:
         config, old = self.config, self.matcher
         if config is None:
             raise StereoError('there is no matcher: the node is not configured')
-        width, height = (old and old.size) or (0, 0)
+        size, calibration = (old.size, old.calibration) if old is not None else (None, None)
         self.lost = f'the device was lost ({reason_of(error)}), cpu goes on'
         self.abandon()
-        self.build(config, width, height, old and old.calibration)
+        self.build(config, *(size or (0, 0)), calibration)
 
     def abandon(self) -> None:
         """Let a matcher go without closing it: nothing may touch its device again."""
