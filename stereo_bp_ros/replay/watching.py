@@ -31,7 +31,7 @@ from stereo_msgs.msg import DisparityImage
 
 from stereo_bp_ros import encoded_images
 from stereo_bp_ros.camera import Calibration, projection
-from stereo_bp_ros.errors import StereoError, printable
+from stereo_bp_ros.errors import StereoError, printable, reason_of
 from stereo_bp_ros.images import RawImage, check_limits
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.listening import Spinner, absolute, listener, namespace_of
@@ -250,7 +250,7 @@ class Watch:
         try:
             yield
         except Exception as error:
-            text = f'{topic} cannot be shown: {printable(str(error))}'
+            text = f'{topic} cannot be shown: {reason_of(error)}'
             if self._failures.get(topic) != text:
                 self._failures[topic] = text
                 _log.warning(text)
