@@ -153,10 +153,14 @@ class Watch:
             'more time with --wait')
 
     def run(self, seconds: float | None = None) -> None:
-        """Until the time is over, the viewer is closed, or Ctrl-C."""
+        """Until the time is over, the viewer is closed, or Ctrl-C.
+
+        :raises ValueError: as ``Sink.check``.
+        """
         end = None if seconds is None else time.monotonic() + seconds
         with contextlib.suppress(KeyboardInterrupt):
             while self._sink.is_open() and (end is None or time.monotonic() < end):
+                self._sink.check()
                 time.sleep(0.05)
 
     def _missing(self) -> list[str]:
