@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import ModuleType
 
-VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', 'param', 'info',
-         'demo', 'render', 'sensitivity', 'calibrate-check', 'completion')
+VERBS = ('match', 'evaluate', 'benchmark', 'replay', 'view', 'status', 'param', 'info', 'demo',
+         'render', 'sensitivity', 'calibrate-check', 'completion')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1

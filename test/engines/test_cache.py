@@ -56,8 +56,8 @@ def test_a_user_who_has_no_cache_directory_gets_one(home: pathlib.Path,
     for named in (None, home / 'not' / 'there'):
         if named:
             monkeypatch.setenv('XDG_CACHE_HOME', str(named))
-        directory = cache.open_directory('tuning')
-        assert directory == (named or home / 'user' / '.cache') / 'stereo_bp_ros' / 'tuning'
+        directory = cache.open_directory('numba')
+        assert directory == (named or home / 'user' / '.cache') / 'stereo_bp_ros' / 'numba'
         assert directory.is_dir()
         assert directory.stat().st_mode & 0o777 == 0o700
 

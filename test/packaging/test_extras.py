@@ -112,7 +112,6 @@ COMMANDS: dict[str, dict[str, list[str]]] = {
         'match': ['inputs/pair/left.png', 'inputs/pair/right.png', *FAST],
         'evaluate': ['inputs/pair', '--output', 'report', '--repeat', '1', *FAST],
         'info': ['--size', '640x480'],
-        'tune': [],
         'benchmark': ['bp', '--size', '64x48x8', '--frames', '2']},
     'cpu,evaluation': {
         'evaluate': ['inputs/bag', '--repeat', '1', *FAST],
@@ -142,7 +141,7 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
     assert stereo_bp(plain, 'info').returncode == 0
     for arguments, extra in (
             (('match', 'inputs/pair/left.png', 'inputs/pair/right.png'), 'cpu'),
-            (('tune',), 'cpu'), (('evaluate', 'inputs/bag'), 'evaluation'),
+            (('evaluate', 'inputs/bag'), 'evaluation'),
             (('benchmark', 'papers', '--output', 'papers'), 'cpu'),
             (('replay', 'inputs/bag'), 'ros'), (('demo',), 'ros'), (('status',), 'ros'),
             (('param', 'list'), 'ros'),

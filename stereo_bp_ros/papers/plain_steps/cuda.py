@@ -19,18 +19,15 @@ from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import labels
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
-from stereo_bp_ros.engines.cuda.hierarchical.search import Search
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
-from stereo_bp_ros.engines.cuda.tunable import Tunable
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
-from stereo_bp_ros.papers.plain_steps.tune import OccupancyWalk, device_limits
 
 #: Blocks of the kernels around the messages.
 BLOCK = (32, 4, 1)
@@ -109,7 +106,7 @@ class Memory:
         return self._held[-1]
 
 
-class PlainSteps(CudaMatching, Tunable):
+class PlainSteps(CudaMatching):
     """See ``CudaMatching``."""
 
     stages = ('cost', 'messages')
@@ -126,22 +123,6 @@ class PlainSteps(CudaMatching, Tunable):
     @classmethod
     def local_accesses(cls, config: ResolvedConfig, width: int, height: int) -> tuple[int, int]:
         return cuda_arrays.local_accesses(config, width, height)
-
-    @classmethod
-    def kept_as(cls, config: ResolvedConfig) -> tuple[str, str]:
-        plain = config.plain_steps
-        rows = 'aligned' if plain.aligned_rows else 'unaligned'
-        return (f'{plain.storage}_{cuda_arrays.kind(config)[0]}',
-                f'{cuda_arrays.LAYOUTS[plain.layout]}_{rows}')
-
-    @classmethod
-    def can_be_tuned(cls, config: ResolvedConfig) -> bool:
-        plain = config.plain_steps
-        return plain.storage == 'hybrid' and plain.registers == plain.shared == 0
-
-    @classmethod
-    def search(cls, *arguments: Any) -> Search:
-        return OccupancyWalk(*arguments, limits=device_limits(arguments[0].device_id))
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
