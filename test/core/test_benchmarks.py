@@ -44,7 +44,7 @@ def rows(printed: str) -> list[list[str]]:
 
 
 @pytest.mark.filterwarnings('ignore:.*found in sys.modules')    # by another test
-@pytest.mark.parametrize('name', [*PROGRAMS, 'gates'])
+@pytest.mark.parametrize('name', [*PROGRAMS, 'gates', 'papers'])
 def test_every_benchmark_says_how_it_is_called(
         name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     if name == 'node_traffic':
