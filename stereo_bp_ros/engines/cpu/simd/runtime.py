@@ -32,7 +32,7 @@ from numba.extending import overload
 
 from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.compiling import Progress
-from stereo_bp_ros.engines.cpu.simd import sources
+from stereo_bp_ros.engines.cpu.simd import sources, target
 
 #: Caches of this many compilers, and files of this many versions of a kernel, stay on disk: the
 #: latest used ones.
@@ -167,8 +167,7 @@ def compiler_hash() -> str:
     """Digest of what compiled code depends on besides its sources."""
     digest = hashlib.sha256()
     for part in (numba.__version__, np.__version__, llvmlite.__version__,
-                 platform.python_version(), platform.machine(),
-                 llvmlite.binding.get_host_cpu_name()):
+                 platform.python_version(), *target.description()):
         digest.update(part.encode() + b'\0')
     return digest.hexdigest()[:32]
 
