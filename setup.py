@@ -45,7 +45,6 @@ setup(
     package_dir=FOLDERS,
     package_data={NAME: ['py.typed'], f'{NAME}.evaluation': ['report.html'],
                   f'{NAME}.kernels': ['*.md', '*.cu*', '*/*.cu*', '*/*/*.cu*'],
-                  f'{NAME}.papers.tables': ['*.yaml'],
                   f'{NAME}.presets': ['*.*', 'cameras/*.yaml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import ModuleType
 
-VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', 'param', 'info',
-         'demo', 'render', 'calibrate-check')
+VERBS = ('match', 'evaluate', 'benchmark', 'replay', 'view', 'status', 'param', 'info', 'demo',
+         'render', 'calibrate-check')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1

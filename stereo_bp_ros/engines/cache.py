@@ -1,4 +1,4 @@
-"""Files under the user's cache directory: compiled code, what was tuned.
+"""Files under the user's cache directory: compiled code.
 
 Some are machine code, so a file is used only as it was written, and only where nobody but this
 user and root can have written it. Whatever is wrong with a file or its directory costs time, the

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
-import json
 import os
 import pathlib
 import resource
@@ -17,7 +15,6 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from stereo_bp_ros.cli.main import build_parser
-from stereo_bp_ros.papers.tables import catalogue
 from test import machine
 from test.cli.runs import run
 from test.core.test_atomic_files import contents, file_size_limit
@@ -41,8 +38,7 @@ COMMANDS = {
         ('street', '--limit', '2', '--repeat', '1', '--save', 'out/view.rrd', *SAD)],
     'benchmark': [
         ('sad', '--size', '64x32x16', '--frames', '2', '--output', 'out/times.json',
-         '--set', 'num_threads=1', '--backend', 'cpu'),
-        ('papers', '--read', 'papers.json', '--output', 'out')],
+         '--set', 'num_threads=1', '--backend', 'cpu')],
     'render': [('--output', 'out', '--frames', '2', '--size', '96x64')],
     'calibrate-check': [('street', '--every', '0', '--output', 'out', *SAD)],
     'replay': [('street', '--output', 'out', '--loop', '3', *SAD),
@@ -52,7 +48,7 @@ COMMANDS = {
 
 #: Options whose files are read.
 READ = {'--params-file', '--calibration', '--rectify', '--truth', '--scenario', '--compare',
-        '--bag', '--images', '--read'}
+        '--bag', '--images'}
 
 #: Verbs that start other processes, or need them.
 OVER_ROS = ('replay', 'view', 'demo')
@@ -84,8 +80,6 @@ def here(tmp_path: pathlib.Path, street: pathlib.Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     shutil.copytree(street, 'street')
     os.mkdir('out')
-    table = catalogue.EXPERIMENTS['gpu_cpu', 'table 1'].published.beside([], (), ())
-    pathlib.Path('papers.json').write_text(json.dumps({'tables': [dataclasses.asdict(table)]}))
     return tmp_path
 
 

@@ -142,8 +142,8 @@ def test_where_nobody_watches_a_line_comes_every_ten_seconds(capsys):
 
 def test_what_is_drawn_without_a_number_of_steps_is_counted(capsys):
     now = [0.0]
-    with progress.Bar('tune', 'tilings', lambda: now[0]) as bar:
-        task = bar.add_task('Tuning', total=None)
+    with progress.Bar('evaluate', 'pairs', lambda: now[0]) as bar:
+        task = bar.add_task('Evaluating', total=None)
         now[0] = 11
         bar.update(task, completed=7, description='another')
-    assert capsys.readouterr().err == 'tune: 7 tilings\n'
+    assert capsys.readouterr().err == 'evaluate: 7 pairs\n'

@@ -165,7 +165,6 @@ ALLOWED = {
     'evaluation/bag_storage.py': ({'open', 'shutil.copy'}, 'unpacked in a temporary folder'),
     'evaluation/plots.py': ({'savefig'}, 'into memory'),
     'output_files.py': ({'save'}, 'into memory'),
-    'papers/tables/report.py': ({'savefig'}, 'into a file of atomic_files'),
     'pictures.py': ({'write_text'}, 'into a picture'),
     'replay/session.py': ({'open'}, 'logs, which are read while processes write them'),
     'replay/viewing.py': ({'FileSink'}, 'into a pipe')}

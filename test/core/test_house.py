@@ -190,7 +190,7 @@ def settings_and_builds(repository: pathlib.Path) -> list[pathlib.Path]:
     names = ('Makefile', 'setup.cfg', 'pyproject.toml', 'package.xml', 'docker/Dockerfile')
     return [*(repository / name for name in names),
             *sorted((repository / 'config').rglob('*.yaml')),
-            *sorted((repository / PACKAGE).rglob('*.yaml'))]
+            *sorted((repository / 'benchmarks').rglob('*.yaml'))]
 
 
 def test_lines_of_other_files_are_as_short_as_those_of_python(repository):

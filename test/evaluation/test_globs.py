@@ -89,14 +89,6 @@ def test_evaluate_takes_them_and_one_alone_is_a_mistake(
     assert '--left-glob and --right-glob go together' in capsys.readouterr().err
 
 
-def test_tune_takes_the_sizes_of_them(
-        folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ['tune', str(folder), '--backend', 'cpu', '--left-glob', GLOBS[0], '--right-glob']
-    assert main([*command, GLOBS[1]]) == 0
-    assert main([*command, 'none*']) == 2
-    assert "fits 'none*'" in capsys.readouterr().err
-
-
 def test_the_player_of_a_run_finds_the_same_pairs(folder: pathlib.Path) -> None:
     topics = StereoTopics(globs=GLOBS)
     assert topics.options() == ['--left-glob', GLOBS[0], '--right-glob', GLOBS[1]]

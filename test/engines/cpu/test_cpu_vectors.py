@@ -156,13 +156,13 @@ def test_numbas_target_decides_which_instructions_there_are_and_vectors_stay_the
         'from stereo_bp_ros.engines.cpu.simd import groups, runtime, target\n'
         'from test.engines.cpu import test_cpu_vectors as test\n'
         'print(json.dumps([test.halves_differ_from_numpys() + test.picks_differ_from_numpys(),\n'
-        '    groups.pick_instruction(), target.description(), runtime.engine_hash()]))',
+        '    groups.pick_instruction(), target.description(), runtime.compiler_hash()]))',
         **variables))
     assert wrong == []
     assert instruction != 'avx2'
     # Each target has a cache of its own.
     is_hosts = tuple(described) == target.description()
-    assert (engine == runtime.engine_hash()) == is_hosts
+    assert (engine == runtime.compiler_hash()) == is_hosts
 
 
 @pytest.mark.parametrize('preset', slow('road_band', 'road', 'sad_fast', 'tsukuba_2019', 'indoor'))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,13 +41,6 @@ class Cell:
         if any(value is not None for value in self.values):
             return self.pattern.format(*(figure(value) for value in self.values))
         return self.text
-
-    def number(self, index: int) -> float | None:
-        """A figure of the cell, or of its text: '0.99 / 1.0' has two, 'above 0' none."""
-        values = self.values
-        if not values and not self.text[:1].isalpha() and ' to ' not in self.text:
-            values = tuple(map(float, re.findall(r'-?\d+(?:\.\d+)?', self.text)))
-        return values[index] if index < len(values) else None
 
 
 def figure(value: float | None) -> str:
@@ -143,11 +135,6 @@ class Table:
     @property
     def measured(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row.on)
-
-    @property
-    def file_name(self) -> str:
-        """Name of the table's plot, without its suffix."""
-        return re.sub(r'\W+', '_', f'{self.paper}_{self.number}')
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Table:

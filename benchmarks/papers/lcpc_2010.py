@@ -13,10 +13,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from benchmarks.papers.bench import Bench, Settings, Timed, milliseconds, speedup
+from benchmarks.papers.table import Cell, Missing, Row, cell, combined, joined
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers.tables.bench import Bench, Settings, Timed, milliseconds, speedup
-from stereo_bp_ros.papers.tables.report import Axes, by_series
-from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, cell, combined, joined
 
 Measured = tuple[list[Row], list[str]]
 
@@ -229,19 +228,8 @@ def _resources(timed: Timed) -> tuple[Cell, Cell, Cell, Cell]:
     return loads, stores, Cell((kernel['registers'],)), Cell((kernel['occupancy'],))
 
 
-def _of_split(row: Row) -> tuple[str, float]:
-    """The line of figure 3 that a row is on, and its values in shared memory."""
-    _, shared, local = row.name.split('-')
-    kind = 'register' if local == '0' else 'local'
-    return f'shared and {kind} memory, {row.cells[0].text}', float(shared)
-
-
-GAIN = 'speedup over the initial program'
-
 TABLES: Mapping[str, tuple[Any, ...]] = {
     'table 1': (table_1,), 'table 2': (table_2,), 'table 3': (table_3,),
     'table 4': (table_4, (UNCUT,)),
-    'figure 3': (figure_3, (), Axes(by_series(_of_split, 3), 'values in shared memory', GAIN)),
-    'figure 4': (figure_4, ('Thread Block Dims', 'Num vals in reg.-shared-loc. mem.', 'Walk'),
-                 Axes(by_series(lambda row: (row.cells[-1].text, float(row.name)), 2),
-                      'most occupancy', GAIN))}
+    'figure 3': (figure_3,),
+    'figure 4': (figure_4, ('Thread Block Dims', 'Num vals in reg.-shared-loc. mem.', 'Walk'))}

@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
+from benchmarks.papers.bench import Bench, Streaming, milliseconds
+from benchmarks.papers.table import Cell, Missing, Row
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers.tables.bench import Bench, Streaming, milliseconds
-from stereo_bp_ros.papers.tables.report import Axes, by_row
-from stereo_bp_ros.papers.tables.table import Cell, Missing, Row
 
 #: Sizes of a workgroup, threads.
 BLOCKS = (32, 64, 128, 256, 512)
@@ -81,5 +80,4 @@ def _cell(value: float | None) -> Cell:
 
 
 TABLES = {
-    'figure 8': (figure_8, (OWN,), Axes(by_row(), 'threads of a workgroup', 'ms', is_log=True)),
-    'figure 9': (figure_9, (), Axes(by_row(), 'threads of a workgroup', 'per cent less time'))}
+    'figure 8': (figure_8, (OWN,)), 'figure 9': (figure_9,)}

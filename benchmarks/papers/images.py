@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from benchmarks.papers.table import Missing
 from stereo_bp_ros import partitions
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
-from stereo_bp_ros.papers.tables.table import Missing
 
 #: Width and height of the papers' images, pixels; None where the paper does not say.
 SIZES: Mapping[str, tuple[int, int] | None] = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from stereo_bp_ros.papers.tables import ai_2009, gpu_cpu, lcpc_2010, sad, thesis_2019
-from stereo_bp_ros.papers.tables.bench import Bench
-from stereo_bp_ros.papers.tables.report import Axes
-from stereo_bp_ros.papers.tables.table import PUBLISHED, Cell, Missing, Row, Table
+from benchmarks.papers import ai_2009, gpu_cpu, lcpc_2010, sad, thesis_2019
+from benchmarks.papers.bench import Bench
+from benchmarks.papers.table import PUBLISHED, Cell, Missing, Row, Table
 
 MODULES = {'lcpc_2010': lcpc_2010, 'thesis_2019': thesis_2019, 'ai_2009': ai_2009,
            'gpu_cpu': gpu_cpu, 'sad': sad}
@@ -16,12 +15,11 @@ MODULES = {'lcpc_2010': lcpc_2010, 'thesis_2019': thesis_2019, 'ai_2009': ai_200
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A published table, what measures it, columns beyond the paper's, and how it is drawn."""
+    """A published table, what measures it, and columns beyond the paper's."""
 
     published: Table
     measure: Callable[[Bench], tuple[Sequence[Row], Sequence[str]]]
     columns: tuple[str, ...] = ()
-    axes: Axes | None = None
 
     def run(self, bench: Bench) -> Table:
         """Measure on the devices of a bench; one row says why where nothing can be measured."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Union
 
 import numpy as np
 
+from benchmarks.papers.images import Images
+from benchmarks.papers.table import Cell, Missing, cell
 from stereo_bp_ros import engines
 from stereo_bp_ros.config import MatcherConfig, Value
+from stereo_bp_ros.engines.cuda.backend import CudaBackend
+from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.errors import ConfigError, StereoError
 from stereo_bp_ros.evaluation import metrics, timing
 from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.papers.plain_steps.cuda import compile_side_by_side
+from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.papers.plain_steps.tune import occupancy_walk
-from stereo_bp_ros.papers.tables.images import Images
-from stereo_bp_ros.papers.tables.table import Cell, Missing, cell
 
 Settings = Mapping[str, Value]
 #: Times of a variant, or why there are none.
@@ -175,7 +178,7 @@ class Bench:
 
     def _variant_times(self, config: MatcherConfig, left: np.ndarray, right: np.ndarray,
                        repeats: int) -> StreamingTimes:
-        from stereo_bp_ros.papers.streamed_sad.timing import variant_times
+        from benchmarks.papers.streaming import variant_times
         return variant_times(config, left, right, repeats)
 
     def _config(self, settings: Settings, disparities: int) -> MatcherConfig:
@@ -202,3 +205,23 @@ def fastest(*timed: Timed) -> Timed:
     """The one with the least median; the first missing one where all are missing."""
     there = [one for one in timed if isinstance(one, timing.Times)]
     return min(there, key=lambda one: one.median) if there else timed[0]
+
+
+def compile_side_by_side(configs: Iterable[MatcherConfig],
+                         progress: Callable[[int, int], None]) -> None:
+    """Compile the plain steps of many configurations at once, for engines built later.
+
+    Of a configuration with other kernels, on the CPU or rejected here, nothing is compiled.
+
+    :param progress: called with (kernels done, kernels).
+    """
+    names: dict[str, set[str]] = {}
+    for config in configs:
+        with contextlib.suppress(StereoError):
+            backend = engines.choose(config)
+            if isinstance(backend, CudaBackend) and config.program == 'plain_steps':
+                names.setdefault(backend.device.architecture, set()).update(
+                    cuda_arrays.all_kernels(backend.resolve(config)))
+    for architecture, wanted in names.items():
+        compiler.compile_side_by_side((('papers/plain_steps.cu', name) for name in wanted),
+                                      architecture, progress)

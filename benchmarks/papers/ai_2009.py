@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from benchmarks.papers.bench import Bench, Timed, milliseconds, speedup
+from benchmarks.papers.images import ROAD, ROAD_DISPARITY, ROAD_OTHER_EXPOSURE
+from benchmarks.papers.table import Cell, Missing, Row, cell
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers import memory_bound
-from stereo_bp_ros.papers.tables.bench import Bench, Timed, milliseconds, speedup
-from stereo_bp_ros.papers.tables.images import ROAD, ROAD_DISPARITY, ROAD_OTHER_EXPOSURE
-from stereo_bp_ros.papers.tables.report import Axes, by_column
-from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, cell
 
 #: What is measured to image, number of labels and preset.
 FRAMES: Mapping[str, tuple[str, int, str]] = {
@@ -79,7 +78,6 @@ def _compare(bench: Bench, name: str) -> dict[str, Timed]:
 
 TABLES = {
     'times': (times, ('CPU, int16', 'CUDA, int16')),
-    'preprocessing': (preprocessing, ('time',), Axes(
-        by_column(end=-1), 'Images', 'bad pixels, per cent')),
+    'preprocessing': (preprocessing, ('time',)),
     'memory': (memory, ('CUDA engine, float32', 'CUDA engine, int16', 'CPU engine, float32',
                         'CPU engine, int16'))}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 
+from benchmarks.papers.bench import Bench, Settings, milliseconds
+from benchmarks.papers.table import Row, cell
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers.tables.bench import Bench, Settings, milliseconds
-from stereo_bp_ros.papers.tables.table import Row, cell
 
 #: Number of a table to its image.
 IMAGES = {'table 5.2': 'tsukuba', 'table 5.3': 'red_barrel'}

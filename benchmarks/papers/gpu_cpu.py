@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers.tables.bench import (
+from benchmarks.papers.bench import (
     Bench,
     Settings,
     Timed,
@@ -26,9 +26,8 @@ from stereo_bp_ros.papers.tables.bench import (
     milliseconds,
     speedup,
 )
-from stereo_bp_ros.papers.tables.images import SIZES
-from stereo_bp_ros.papers.tables.report import Axes, by_column, by_row
-from stereo_bp_ros.papers.tables.table import (
+from benchmarks.papers.images import SIZES
+from benchmarks.papers.table import (
     PUBLISHED,
     Cell,
     Missing,
@@ -37,6 +36,7 @@ from stereo_bp_ros.papers.tables.table import (
     combined,
     joined,
 )
+from stereo_bp_ros.config.files import load_preset
 
 Measured = tuple[list[Row], list[str]]
 Measure = Callable[[Bench], Measured]
@@ -68,7 +68,6 @@ HALF2_NOTE = ('half2: the arithmetic in pairs of 16 bits; the paper has over 7.5
               'Cones (h) by it, and up to 25 per cent less elsewhere (section 6.2.2).')
 I7_NOTE = ('Against the i7: the mean over the sets of its CPU time in table 1, divided by the '
            '5.0 of its row here, over the time measured with vector instructions.')
-SET = 'Stereo Set'
 JETSON = re.compile(r'jetson|tegra|xavier|orin', re.IGNORECASE)
 
 
@@ -134,7 +133,7 @@ def table_8(bench: Bench) -> Measured:
 
 
 def speedups(*rows: tuple[str, Settings, Settings], also: Settings | None = None,
-             notes: tuple[str, ...] = ()) -> tuple[Measure, tuple[str, ...], Axes]:
+             notes: tuple[str, ...] = ()) -> tuple[Measure]:
     """A table of a row for each name, settings before and after, and the speedup of every set.
 
     A row of a back end that is not here is left out beside one of a back end that is.
@@ -151,7 +150,7 @@ def speedups(*rows: tuple[str, Settings, Settings], also: Settings | None = None
                                        for when, settings in (('before', before),
                                                               ('after', after))}))
             for one in SETS), _device(bench, before)) for name, before, after in here], [*notes]
-    return measure, (), Axes(by_row(*parts), SET, 'speedup')
+    return (measure,)
 
 
 def of_jetson(measure: Measure) -> Measure:
@@ -182,11 +181,8 @@ def _printed(number: str, name: str, column: str) -> float:
     return float(row.cells[table.columns.index(column) - 1].text)
 
 
-#: What tables 6, 7, 12 and 13 have in common.
-TIMES = tuple(DEFAULTS), Axes(by_column(), SET, 'ms', is_log=True)
-
-TABLES: Mapping[str, tuple[Measure, tuple[str, ...], Axes | None]] = {
-    'table 1': (table_1, tuple(DEFAULTS), Axes(by_column(3), SET, 'ms', is_log=True)),
+TABLES: Mapping[str, tuple[Any, ...]] = {
+    'table 1': (table_1, tuple(DEFAULTS)),
     # The one experiment on GPUs that the paper does not repeat on CPUs.
     'table 2': speedups(('', {**INITIAL, **PIXELS}, INITIAL),
                         ('', {**PARALLEL, **PIXELS}, PARALLEL)),
@@ -196,9 +192,9 @@ TABLES: Mapping[str, tuple[Measure, tuple[str, ...], Axes | None]] = {
         ('half2', SINGLE, {**SINGLE, **HALF, 'plain_steps.packed_halves': True}),
         notes=(HALF2_NOTE,)),
     'table 5': speedups(('', SINGLE, {**SINGLE, **ALIGNED}), also=HALF),
-    'table 6': (optimized, *TIMES), 'table 7': (of_jetson(optimized), *TIMES),
-    'table 8': (table_8, (), None),
+    'table 6': (optimized, tuple(DEFAULTS)), 'table 7': (of_jetson(optimized), tuple(DEFAULTS)),
+    'table 8': (table_8,),
     'table 9': speedups(('', PARALLEL, {**PARALLEL, 'plain_steps.allocation': 'single'})),
     'table 10': speedups(('', PARALLEL, {**PARALLEL, **HALF})),
     'table 11': speedups(('', PARALLEL, {**PARALLEL, **ALIGNED}), also=HALF),
-    'table 12': (cpu, *TIMES), 'table 13': (of_jetson(cpu), *TIMES)}
+    'table 12': (cpu, tuple(DEFAULTS)), 'table 13': (of_jetson(cpu), tuple(DEFAULTS))}
