@@ -44,11 +44,7 @@ QUANTITIES = {
     'roll': Quantity('roll_deg', 'degrees', (0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)),
     'focal-error': Quantity('focal_error_percent', 'per cent', (0, 0.25, 0.5, 1, 1.5, 2, 3)),
     'noise': Quantity('noise_sigma', 'grey levels', (0, 1, 2, 4, 8, 12, 16)),
-    'exposure': Quantity('exposure_gain', 'gain', (1, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1)),
-    'visibility': Quantity('visibility_m', 'metres', (10000, 500, 200, 100, 50, 30, 20), True),
-    'night': Quantity('daylight', 'share of daylight', (1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),
-                      True),
-    'dirt': Quantity('dirt', 'share of each picture', (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3))}
+    'exposure': Quantity('exposure_gain', 'gain', (1, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1))}
 
 
 @dataclasses.dataclass(frozen=True)

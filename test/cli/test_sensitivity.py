@@ -22,11 +22,11 @@ def numba() -> None:
 
 def test_what_an_error_of_known_size_costs(capsys, tmp_path):
     pytest.importorskip('matplotlib')
-    assert main(['sensitivity', 'vertical-offset', 'visibility', '--preset', 'road', '--against',
+    assert main(['sensitivity', 'vertical-offset', 'noise', '--preset', 'road', '--against',
                  'sgbm', *SMALL, '--json', '--output', str(tmp_path / 'out')]) == 0
     report = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / 'out/sensitivity.json').read_text()) == report
-    assert list(report['quantities']) == ['vertical-offset', 'visibility']
+    assert list(report['quantities']) == ['vertical-offset', 'noise']
     for name, found in report['quantities'].items():
         assert (found['unit'], [row['value'] for row in found['rows']]) == (
             QUANTITIES[name].unit, list(QUANTITIES[name].values))
@@ -43,7 +43,7 @@ def test_what_an_error_of_known_size_costs(capsys, tmp_path):
     assert set(report['devices']) == {'road', 'sgbm'}
     drawn = (tmp_path / 'out/sensitivity.svg').read_text()
     xml.etree.ElementTree.fromstring(drawn)
-    for words in ('vertical-offset', 'px', 'visibility', 'metres', 'road', 'sgbm'):
+    for words in ('vertical-offset', 'px', 'noise', 'grey levels', 'road', 'sgbm'):
         assert f'>{words}<' in drawn
 
 
