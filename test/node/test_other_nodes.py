@@ -142,7 +142,8 @@ def test_subscriptions_of_other_nodes_get_results_with_the_qos_that_they_ask_for
         everything: Any, pair: list[np.ndarray]) -> None:
     node = everything.node
     heard: list[list[Any]] = [[] for _ in SUBSCRIPTIONS]
-    made = [node.create_subscription(TOPICS['disparity'].message.kind, 'disparity', messages.append, qos)
+    kind = TOPICS['disparity'].message.kind
+    made = [node.create_subscription(kind, 'disparity', messages.append, qos)
             for messages, qos in zip(heard, SUBSCRIPTIONS, strict=True)]
     everything.wait_until_known()
     for _ in range(50):                         # best effort may lose some
