@@ -81,12 +81,12 @@ class Conditions:
         """This is so from now on; without a text nothing is."""
         conditions = [_condition(key, level, text) for text in texts]
         with self._lock:
-            is_known = conditions == self._states.pop(key, [])
+            held = self._states.pop(key, [])
             if conditions:
                 self._states[key] = conditions
-            else:
+            elif held:
                 self._waiting.pop(key, None)
-            entry = () if is_known else self._due(key, [(one, '') for one in conditions])
+            entry = () if conditions == held else self._due(key, [(one, '') for one in conditions])
         self._write(entry)
 
     def clear(self, key: str) -> None:
