@@ -60,7 +60,6 @@ setup(
         'cpu': CPU,
         'cuda12': ['cupy-cuda12x>=13'],
         'cuda13': ['cupy-cuda13x>=13.6'],
-        'nvml': ['nvidia-ml-py>=12'],
         'evaluation': EVALUATION,
         'view': VIEW,
         'ros': ros_wheels('kilted', '9.1.2', '9.3.3', '5.5.1'),

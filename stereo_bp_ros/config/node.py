@@ -76,10 +76,6 @@ class NodeConfig(Settings):
     depth_encoding: str = setting(
         '32FC1', 'depth images of metres (32FC1, NaN = none) or of millimetres (16UC1, 0 = none)',
         choices=('32FC1', '16UC1'), read_only=True)
-    compressed_format: str = setting(
-        'jpeg', 'how disparity_color/compressed is compressed', choices=('jpeg', 'png'), live=True)
-    jpeg_quality: int = setting(
-        95, 'quality of these pictures with jpeg', 1, 100, live=True)
     on_device_loss: str = setting(
         'exit', 'after the loss of the GPU: exit with an error status, or continue on the CPU',
         choices=('exit', 'cpu'), live=True)

@@ -155,10 +155,11 @@ class FrameProcessor:
             drop = self._process(pair)
         except InputError as error:
             drop = _Drop(PairDrop.BAD_INPUT, error.reason, functools.partial(
-                error_of, 'input', f'bad input: {error}'))
+                error_of, f'input {error.reason}', f'bad input: {error}'))
         except MemoryLimitError as error:
             drop = _Drop(PairDrop.BAD_INPUT, InputReason.TOO_LARGE, functools.partial(
-                error_of, 'input', f'bad input: {InputReason.TOO_LARGE}: {error}'))
+                error_of, f'input {InputReason.TOO_LARGE}',
+                f'bad input: {InputReason.TOO_LARGE}: {error}'))
         except DeviceLostError as error:
             self._device_lost(error)        # another engine is built, and the pair held until then
             drop = _Drop(PairDrop.ENGINE_ERROR)

@@ -26,7 +26,7 @@ from stereo_bp_ros.node.clocks import Clocks, Ticker
 from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop, take_snapshot
-from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
+from stereo_bp_ros.node.diagnostics.monitors import LatencyWindow, OutputMonitor
 from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message, nothing_published
 from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor
@@ -85,7 +85,6 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._latencies = LatencyWindow()
         self._offsets = OffsetMonitor(self._conditions)
         self._drift = CalibrationMonitor(self._conditions)
-        self._gpu = GpuMonitor(self._conditions)
         self._mailbox = Mailbox(ledger=self._ledger)
         self._matcher_host = MatcherHost(matcher_factory or StereoMatcher,
                                        self.get_logger().info)
@@ -118,7 +117,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         # real time, because a paused simulation is no reason for silence.
         self._ticker = Ticker(1.0, self._publish_diagnostics)
         self._ticker.start()
-        # Apart from the diagnostics, which a driver that hangs must not silence.
+        # Apart from the diagnostics, which a long measurement must not delay.
         self._measured_s = -math.inf
         self._measuring = Ticker(MEASURING_TICK_S, self._measure)
         self._measuring.start()
@@ -217,9 +216,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         if self._matcher_host.lost:
             self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
         self._outputs = OutputPublishers(self, group=self.default_callback_group,
-                                         qos_watch=self._qos_watch,
-                                         generation=self._generation,
-                                         conditions=self._conditions, settings=settings,
+                                         qos_watch=self._qos_watch, settings=settings,
                                          on_buffer=self._matcher_host.pin)
         self._processor = FrameProcessor(
             matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
@@ -302,9 +299,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         # The last word, for whoever looks at /diagnostics to learn why the node has gone.
         self._publish_diagnostics()
         self._wait_for_listeners()
-        outputs = self._outputs
-        compressed = outputs is None or outputs.stop()
-        return self._worker.stop(limit=0.1) and compressed
+        return self._worker.stop(limit=0.1)
 
     def _release(self, limit: float) -> None:
         try:
@@ -370,7 +365,6 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                 return
             self._measured_s = now
             self._drift.measure()
-            self._gpu.read(self._matcher_host.device if self._matcher_host.matcher else {})
         except Exception as error:
             self._conditions.error('diagnostics', f'measuring failed: {described(error)}')
 
@@ -434,7 +428,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             vertical={**self._offsets.report(self._configuration.matcher.row_correction),
                       **self._drift.report()},
             distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
-            device={**self._matcher_host.device, **self._gpu.report()},
+            device=dict(self._matcher_host.device),
             config=self._configuration.matcher, settings=settings)
 
     def _log(self, level: Severity, text: str) -> None:

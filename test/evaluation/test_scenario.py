@@ -41,7 +41,7 @@ conditions:
     assert [one.name for one in found.inputs] == ['drives/day', 'rendered']
     assert found.inputs[0].source == tmp_path / 'drives/day'
     assert found.inputs[1].source == RoadSequence.hard(width=64, height=48, noise_sigma=2.0)
-    assert found.inputs[1].source.glare == HARD['glare']
+    assert found.inputs[1].source.side_slope == HARD['side_slope']
     assert (found.preset, found.repeat, found.limit) == ('road', 2, 5)
     assert found.settings == {'disparity_range': 32, 'program': 'tiled'}
     assert found.against == ('sgbm', 'bare:filling=none')
@@ -63,7 +63,6 @@ conditions:
     ('inputs: [{rendered: {width: 3}}]\nconditions: frames >= 1', 'width is 3, but must be at'),
     ('inputs: [{rendered: {hard: 1}}]\nconditions: frames >= 1', 'must be of type bool'),
     ('inputs: [{rendered: {pitch: 1}}]\nconditions: frames >= 1', 'did you mean pitch_deg?'),
-    ('inputs: [{rendered: {weather: snow}}]\nconditions: frames >= 1', 'one of clear, rain, fog'),
     (f'inputs: [{{rendered: {{frames: {"9" * 400}}}}}]\nconditions: frames >= 1', 'type int'),
     ('inputs: a\nconditions: frames >= 1\ncondition: x', 'did you mean conditions?'),
     ('inputs: a\nconditions: frames >= 1\npreset: 3', 'preset is 3'),

@@ -69,9 +69,7 @@ class Client:
         self.kinds = {
             'disparity': DisparityImage, 'points2': PointCloud2, 'latency': DiagnosticArray,
             'depth/camera_info': CameraInfo, **dict.fromkeys(
-                ('depth', 'depth/image_rect', 'confidence', 'disparity_color'), Image),
-            **dict.fromkeys(('depth/image_rect/compressedDepth', 'disparity_color/compressed'),
-                            CompressedImage)}
+                ('depth', 'depth/image_rect', 'confidence', 'disparity_color'), Image)}
         self.received: dict[str, list[Any]] = {topic: [] for topic in self.kinds}
         #: Number of reports of the node that have come.
         self.reports = 0

@@ -6,21 +6,18 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
-from rclpy.parameter import Parameter
-
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.node import StereoBpNode
 from test.node.processes import LIMIT
-from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -64,12 +61,8 @@ class Watched:
 
 
 @pytest.fixture
-def watched(context: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    node = StereoBpNode(matcher_factory=FakeMatcher, context=context, parameter_overrides=[
-        Parameter('autostart', value=True)])
-    yield Watched(node, monkeypatch)
-    node.stop(1.0)
-    node.destroy_node()
+def watched(make: Any, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(make(autostart=True).node, monkeypatch)
 
 
 def thread_of(work: Callable[[], object]) -> threading.Thread:
