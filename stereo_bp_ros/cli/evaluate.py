@@ -71,8 +71,8 @@ _log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('paths', type=pathlib.Path, nargs='*', metavar='path',
-                        help='data set folder, or bag (needs rosbags); several are judged apart '
-                             'and together')
+                        help='data set folder, or bag (needs rosbags and mcap); several are '
+                             'judged apart and together')
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
@@ -265,7 +265,7 @@ def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
                   if isinstance(one.source, pathlib.Path) and not topics.globs
                   and is_bag(one.source)]
     if recordings:
-        shared.require('rosbags')       # which folders of images do without
+        shared.require('rosbags', 'mcap')       # which folders of images do without
         from stereo_bp_ros.evaluation import bags
         for path in recordings:
             with bags.StereoBag(path, topics) as bag:

@@ -50,6 +50,7 @@ ROS_PARAMETERS = ('preset', *OF_ANY_NODE)
 #: What some verbs need beyond the package's own requirements, and how it is installed.
 REMEDIES = {
     'rosbags': "pip install rosbags, or the extra 'evaluation' of this package",
+    'mcap': "pip install mcap, or the extra 'evaluation' of this package",
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
     'scipy': "pip install scipy, or the extra 'evaluation' of this package",
     'jinja2': "pip install jinja2, or the extra 'evaluation' of this package",
