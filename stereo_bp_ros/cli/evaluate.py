@@ -14,7 +14,7 @@
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
 Folders may be laid out as Middlebury (2001 to 2021), ETH3D, KITTI 2012 or 2015, DrivingStereo,
-Virtual KITTI 2, a sequence of stamped pairs, or left.png and right.png (docs/reference/files.md);
+a sequence of stamped pairs, left.png and right.png, or else by globs (docs/reference/files.md);
 a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where the data set says how many
 disparities it has, that many are searched unless --set disparity_range says otherwise; a setting
 min_depth goes by each pair's calibration in place of both. docs/reference/metrics.md defines every
