@@ -125,6 +125,13 @@ class StereoError(Exception):
     """Base class of every error that this package raises on purpose."""
 
 
+def reason_of(error: BaseException) -> str:
+    """Why something failed, for people and never empty: what this package says, else as
+    ``described``."""
+    is_a_sentence = isinstance(error, (StereoError, TimeoutError))
+    return (str(error) if is_a_sentence else '') or described(error)
+
+
 class ConfigError(StereoError, ValueError):
     """A setting is rejected. The text names the setting, its value and the limit."""
 

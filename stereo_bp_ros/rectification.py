@@ -22,7 +22,7 @@ from stereo_bp_ros.camera import (
     projection,
 )
 from stereo_bp_ros.errors import InputError, InputReason, quoted
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images import RawImage, whole
 from stereo_bp_ros.stamps import SIDES
 
 #: How many coefficients each distortion model of ROS may have; none = no distortion.
@@ -145,7 +145,7 @@ class Rectification:
                    first two rows of P are scaled by their ratio to the raw images, as binning
                    does.
 
-    :raises InputError: bad calibration, zero baseline or swapped cameras; too large.
+    :raises InputError: bad calibration, zero baseline or swapped cameras; bad size; too large.
     """
 
     left: RawCamera
@@ -156,12 +156,13 @@ class Rectification:
     rectified_height: int = 0
 
     def __post_init__(self) -> None:
+        for name in ('width', 'height'):
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
         for name, raw in (('rectified_width', self.width), ('rectified_height', self.height)):
-            object.__setattr__(self, name, getattr(self, name) or raw)
-        sizes = (self.width, self.height, self.rectified_width, self.rectified_height)
-        if not 0 < min(sizes) <= max(sizes) <= MAX_SIDE:
+            object.__setattr__(self, name, whole(name, getattr(self, name), 0) or raw)
+        if max(self.width, self.height, self.rectified_width, self.rectified_height) > MAX_SIDE:
             raise InputError(
-                InputReason.TOO_LARGE if min(sizes) > 0 else InputReason.BAD_SIZE,
+                InputReason.TOO_LARGE,
                 f'{self.width} x {self.height} to be rectified to '
                 f'{self.rectified_width} x {self.rectified_height}',
                 f'sides may have 1 to {MAX_SIDE} pixels')

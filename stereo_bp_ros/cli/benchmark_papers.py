@@ -24,6 +24,7 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
+from stereo_bp_ros import atomic_files
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
@@ -132,5 +133,4 @@ def _write(folder: pathlib.Path, measured: dict[str, Any], tables: Sequence[Tabl
         drawn = [f'{table.file_name}.svg' for table in tables
                  if (found := axes[table.file_name])
                  and report.draw(table, found, folder / f'{table.file_name}.svg')]
-    (folder / 'papers.md').write_text(report.markdown(tables, drawn),
-                                      encoding='utf-8')
+    atomic_files.write_text(folder / 'papers.md', report.markdown(tables, drawn))

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros import __version__, engines
+from stereo_bp_ros import __version__, atomic_files, engines
 from stereo_bp_ros.cli import evaluate_origin, progress
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin, processor
@@ -81,8 +81,8 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     chosen = sweep.choose(found, choice.figure, choice.limits, choice.named)
     config = MatcherConfig.from_mapping({**meter.base, **chosen.changes})
     preset = options.output / 'chosen.yaml'
-    preset.write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
-                      encoding='utf-8')
+    atomic_files.write_text(preset, sweep.preset_text(
+        config, _comments(options, chosen, choice)))
     if draws:
         figure = plots.draw_sweep(found, choice.figure, chosen, sources.title)
         if figure:

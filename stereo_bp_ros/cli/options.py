@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import importlib.util
 import json
@@ -18,7 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from stereo_bp_ros import engines, transport
+from stereo_bp_ros import atomic_files, engines, transport
 from stereo_bp_ros.config import (
     MatcherConfig,
     NodeConfig,
@@ -342,9 +343,10 @@ def print_json(report: Mapping[str, Any]) -> None:
 
 def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
     """One JSON document into a file."""
-    with path.open('w', encoding='utf-8') as file:      # piece by piece: it may be large
-        json.dump(report, file, indent=2, allow_nan=False)
-        file.write('\n')
+    with atomic_files.opened(path) as file:     # piece by piece: it may be large
+        text = codecs.getwriter('utf-8')(file)
+        json.dump(report, text, indent=2, allow_nan=False)
+        text.write('\n')
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from stereo_bp_ros import files
+from stereo_bp_ros import atomic_files, files
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
 from stereo_bp_ros.errors import shown
@@ -111,8 +111,17 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f'{folder} is a file: name a folder')
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f'{folder} is not empty: name another folder, or remove it')
-    folder.mkdir(parents=True, exist_ok=True)
     progress.tell(f'rendering {options.frames} pairs')
+    with atomic_files.folder(folder) as made:
+        _write(made, sequence, options)
+    shared.say(f'{folder}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
+               f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, '
+               f'baseline {sequence.baseline_m:g} m')
+    return 0
+
+
+def _write(folder: pathlib.Path, sequence: scenes.RoadSequence, options: argparse.Namespace
+           ) -> None:
     sets = {}
     with progress.Bar('render') as bar:
         for frame in bar.track(scenes.render(sequence, workers_for(options.frames)),
@@ -123,11 +132,7 @@ def run(options: argparse.Namespace) -> int:
             sets[name] = {'disparities': options.disparities,
                           'disparity_scale': int(files.KITTI_SCALE), 'stamp_ns': frame.stamp_ns}
     shared.write_json(folder / 'scene.json', dataclasses.asdict(sequence))
-    (folder / 'sets.yaml').write_text(yaml.safe_dump(sets, sort_keys=False), encoding='utf-8')
-    shared.say(f'{folder}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
-               f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, '
-               f'baseline {sequence.baseline_m:g} m')
-    return 0
+    atomic_files.write_text(folder / 'sets.yaml', yaml.safe_dump(sets, sort_keys=False))
 
 
 def _write_frame(frame: SceneFrame, sequence: scenes.RoadSequence, folder: pathlib.Path) -> None:
@@ -142,9 +147,9 @@ def _write_frame(frame: SceneFrame, sequence: scenes.RoadSequence, folder: pathl
     files.write_pfm(folder / 'disparity.pfm', frame.disparity)
     focal = sequence.focal_px
     for side, x in (('left', 0.0), ('right', -focal * sequence.baseline_m)):
-        (folder / f'P_{side}.txt').write_text(
-            f'{focal!r} 0 {sequence.cx!r} {x!r}\n0 {focal!r} {sequence.cy!r} 0\n0 0 1 0\n',
-            encoding='utf-8')
+        atomic_files.write_text(
+            folder / f'P_{side}.txt',
+            f'{focal!r} 0 {sequence.cx!r} {x!r}\n0 {focal!r} {sequence.cy!r} 0\n0 0 1 0\n')
 
 
 def size_of(text: str) -> tuple[int, int]:

@@ -69,13 +69,13 @@ class Setting:
 
         :raises ConfigError: wrong type, out of range, or not one of the choices.
         """
+        if isinstance(value, np.generic):
+            value = value.item()
         if self.aliases and isinstance(value, int) and not isinstance(value, bool):
             value = self.aliases.get(value, value)
         if value is False and 'off' in self.choices:
             value = 'off'
         accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[self.type]
-        if isinstance(value, np.generic):
-            value = value.item()
         if not isinstance(value, accepted) or (isinstance(value, bool) and self.type is not bool):
             raise ConfigError(self.name, value, self.limit())
         try:

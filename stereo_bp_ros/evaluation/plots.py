@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stereo_bp_ros import atomic_files
 from stereo_bp_ros.evaluation.sweep import TIME, Point, pareto
 
 if TYPE_CHECKING:
@@ -146,19 +147,22 @@ def draw_sensitivity(curves: Mapping[str, tuple[Quantity, Sequence[Row]]]) -> Fi
     return figure
 
 
-def save(figure: Figure, file: pathlib.Path | io.BytesIO) -> None:
-    """Write SVG, or what the suffix says: the same figures give the same file."""
+def save(figure: Figure, path: pathlib.Path) -> None:
+    """Write an SVG file: the same figures give the same file."""
+    atomic_files.write_bytes(path, _svg(figure))
+
+
+def _svg(figure: Figure) -> bytes:
     import matplotlib
-    kind = 'svg' if isinstance(file, io.BytesIO) else file.suffix[1:]
+    file = io.BytesIO()
     with matplotlib.rc_context({'svg.hashsalt': 'stereo_bp', 'svg.fonttype': 'none'}):
-        figure.savefig(file, format=kind, metadata={'Date': None} if kind == 'svg' else None)
+        figure.savefig(file, format='svg', metadata={'Date': None})
+    return file.getvalue()
 
 
 def data_uri(figure: Figure) -> str:
     """SVG as the address of a picture inside a page."""
-    file = io.BytesIO()
-    save(figure, file)
-    return f'data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}'
+    return f'data:image/svg+xml;base64,{base64.b64encode(_svg(figure)).decode()}'
 
 
 def _new_figure(inches: tuple[float, float] = (5.2, 3.0)) -> tuple[Figure, Any]:

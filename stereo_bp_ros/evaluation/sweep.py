@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from stereo_bp_ros import files
+from stereo_bp_ros import atomic_files, files
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
@@ -170,8 +170,7 @@ class Store:
     def add(self, identity: Mapping[str, Any], point: Point) -> None:
         """Keep a point, at once on the disk."""
         line = json.dumps({'identity': identity, **point.to_dict()}, allow_nan=False)
-        with self._path.open('a', encoding='utf-8') as file:
-            file.write(('' if self._ends else '\n') + line + '\n')
+        atomic_files.append_text(self._path, ('' if self._ends else '\n') + line + '\n')
         self._ends = True
         self._points[_key(identity)] = point
 

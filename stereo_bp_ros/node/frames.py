@@ -23,6 +23,7 @@ from stereo_bp_ros.errors import (
     StereoError,
     described,
     quoted,
+    reason_of,
 )
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
@@ -138,7 +139,7 @@ class FrameProcessor:
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
-        self._clock_epoch = 0
+        self._generation_number = -1
         self._quality_at = 0.0
         self._quality_warnings = QualityWarnings()
         self._doubts: list[str] = []
@@ -163,7 +164,7 @@ class FrameProcessor:
             drop = _Drop(PairDrop.ENGINE_ERROR)
         except StereoError as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
-                error_of, 'engine', str(error)))
+                error_of, 'engine', reason_of(error)))
         except Exception as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
                 error_of, 'engine', f'matching failed: {described(error)}',
@@ -259,8 +260,8 @@ class FrameProcessor:
                 self._conditions.warn, 'age', f'a pair is {age:.3f} s old, max_input_age allows '
                 f'{limit:g} s: pairs are dropped as stale; a bag needs --clock and use_sim_time, '
                 'or max_input_age 0'))
-        if self._clock_epoch != self._generation.clock_epoch:
-            self._clock_epoch = self._generation.clock_epoch
+        if self._generation_number != pair.generation:
+            self._generation_number = pair.generation
             self._last_stamp_ns = 0
         if pair.stamp_ns <= self._last_stamp_ns:
             return _Drop(PairDrop.NOT_NEWER)
@@ -350,18 +351,19 @@ class FrameProcessor:
         self._conditions.replace('quality', warnings)
 
     def _device_lost(self, error: DeviceLostError) -> None:
+        lost = reason_of(error)
         if self.settings.on_device_loss == 'exit':
-            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}')
+            self._conditions.hold('device', Severity.ERROR, f'device lost: {lost}')
             self._matcher_host.abandon()
-            self._on_device_loss(str(error))
+            self._on_device_loss(lost)
             return
         try:
             self._matcher_host.fall_back_to_cpu(error)
             self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
         except Exception as failure:
-            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}; the CPU '
-                                  f'cannot go on: {failure}')
-            self._on_device_loss(str(failure))
+            text = f'device lost: {lost}; the CPU cannot go on: {reason_of(failure)}'
+            self._conditions.hold('device', Severity.ERROR, text)
+            self._on_device_loss(text)
 
 
 def _apart_s(pair: StereoPair) -> float:

@@ -19,13 +19,13 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros import engines
-from stereo_bp_ros.errors import StereoError, described
+from stereo_bp_ros.errors import described, reason_of
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
 from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
-from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop, take_snapshot
 from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
 from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message, nothing_published
 from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
@@ -79,7 +79,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._conditions = Conditions(self._log)
         self._conditions.hold('transport', Severity.WARN, *filter(None, [transport]))
         self._qos_watch = QosWatch(self, self._conditions)
-        self._clocks = Clocks(self)
+        self._clocks = Clocks(self, self._conditions)
         self._ledger = Ledger()
         self._generation = Generation()
         self._latencies = LatencyWindow()
@@ -187,13 +187,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                 pass
             except Exception as error:
                 # rclpy would swallow what leaves a transition.
-                text = (str(error) if isinstance(error, (StereoError, TimeoutError))
-                        else described(error))
                 if not self._stopping:
                     if undo is not None:
                         with contextlib.suppress(Exception):
                             undo(state)
-                    self._conditions.hold('device', Severity.ERROR, f'{name} failed: {text}')
+                    self._conditions.hold('device', Severity.ERROR,
+                                          f'{name} failed: {reason_of(error)}')
             finally:
                 self._busy_with = ''
             return FAILURE
@@ -409,7 +408,10 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         distribution, recent = self._latencies.report()
         # Before the counters, which are ahead of the words: no report has these alone.
         conditions = self._conditions.report()
-        counts, before = self._ledger.counts(), self._reported
+        snapshot = take_snapshot(
+            self._ledger, self._pairing.waiting, lambda: self._pairing.awaiting_camera_info
+            + self._mailbox.occupied + self._worker.busy)
+        counts, before = snapshot.counts, self._reported
         self._reported = counts
         state = self._busy_with or self._state_machine.current_state[1]
         idle = state == 'active' and outputs is not None and not outputs.wanted()
@@ -426,9 +428,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                 time.monotonic(), counts, wanted=state == 'active' and not idle,
                 timeout=settings.input_timeout, building=self._matcher_host.building_since,
                 built=self._matcher_host.built_at),
-            waiting={side: self._pairing.waiting(side) for side in SIDES},
-            held=(self._pairing.awaiting_camera_info + self._mailbox.occupied
-                  + self._worker.busy),
+            waiting=snapshot.waiting, held=snapshot.held,
             closest_miss=self._pairing.take_closest_miss(),
             quality=processor.quality if processor is not None else None,
             vertical={**self._offsets.report(self._configuration.matcher.row_correction),

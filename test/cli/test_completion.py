@@ -44,7 +44,7 @@ def shell(tmp_path: pathlib.Path, repository: pathlib.Path) -> dict[str, str]:
     'stereo_bp param set filling ': 'none background plane'}])
 def test_bash_completes(lines: dict[str, str], shell: dict[str, str]) -> None:
     done = subprocess.run(['bash', '-c', SCRIPT, 'bash', *lines], env=shell, text=True,
-                          capture_output=True, timeout=120, check=True)
+                          capture_output=True, check=True)
     offered = dict(zip(lines, done.stdout.splitlines(), strict=True))
     assert {line: sorted(words.split()) for line, words in offered.items()} == {
         line: sorted(words.split()) for line, words in lines.items()}
@@ -63,7 +63,7 @@ main()
 
 def test_no_engine_and_no_other_verb_is_loaded_for_a_tab(shell: dict[str, str]) -> None:
     done = subprocess.run(
-        [sys.executable, '-c', LOADED], text=True, capture_output=True, timeout=120, check=True,
+        [sys.executable, '-c', LOADED], text=True, capture_output=True, check=True,
         env={**shell, '_ARGCOMPLETE': '1', 'COMP_LINE': 'stereo_bp match --preset '})
     assert done.stdout.split() == ['stereo_bp_ros.cli.match']
 

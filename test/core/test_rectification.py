@@ -210,6 +210,10 @@ def test_sizes_that_the_maps_do_not_hold_are_refused(size, reason):
     assert error.value.reason is reason
     with pytest.raises(InputError, match='32766 pixels'):
         dataclasses.replace(rectification(), rectified_width=40000)
+    for name, value in (('rectified_width', 96.0), ('width', 97.0), ('height', True)):
+        with pytest.raises(InputError, match=f'{name} is {value}; .* whole number') as error:
+            dataclasses.replace(rectification(), **{name: value})
+        assert error.value.reason is InputReason.BAD_SIZE
 
 
 # StereoMatcher with raw pairs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import pathlib
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, files, transport
-from stereo_bp_ros.cli import evaluate_report, evaluate_scale
+from stereo_bp_ros.cli import evaluate_report, evaluate_scale, progress
 from stereo_bp_ros.cli.evaluate_scale import for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
@@ -252,7 +253,9 @@ def test_workers_take_the_devices_in_turn():
 
 
 def report_of(capsys, *arguments: object) -> dict:
-    assert main([*COMMAND[3:], *map(str, arguments), '--json']) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, 'TOLD_EVERY_S', math.inf)      # a slow machine has more to say
+        assert main([*COMMAND[3:], *map(str, arguments), '--json']) == 0
     captured = capsys.readouterr()
     assert captured.err == ''
     return json.loads(captured.out)

@@ -148,7 +148,7 @@ def test_the_plot_labels_the_front_and_the_chosen_point(tmp_path):
     front = pareto(points, BAD)
     assert {one.get_text() for one in axes.texts} <= {one.label for one in front}
     assert 2 < len(axes.texts) <= plots.MAX_LABELS
-    plots.save(figure, tmp_path / 'sweep.png')
-    assert (tmp_path / 'sweep.png').read_bytes().startswith(b'\x89PNG')
+    plots.save(figure, tmp_path / 'sweep.svg')
+    assert (tmp_path / 'sweep.svg').read_text().endswith('</svg>\n')
     assert plots.draw_sweep(points, BAD, points[-1], 'a title')
     assert plots.draw_sweep(points, 'mean.score.mae', points[3], 'a title') is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import types
 from collections.abc import Callable
@@ -11,7 +12,13 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
-from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import (
+    ATTEMPTS,
+    ImageDrop,
+    Ledger,
+    PairDrop,
+    take_snapshot,
+)
 from stereo_bp_ros.node.diagnostics.monitors import (
     BUS,
     FRESH,
@@ -34,8 +41,9 @@ def test_percentiles_are_taken_over_the_window() -> None:
     assert found.p95 == pytest.approx(295.05)
 
 
-def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back() -> None:
-    monitor = TopicMonitor('/t', 10.0)
+def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_is_set() -> None:
+    steady = itertools.count(0.0, 5.0)      # 5 s between any two calls
+    monitor = TopicMonitor('/t', 10.0, lambda: next(steady))
     message = types.SimpleNamespace(width=4, height=3, encoding='mono8')
     for k in range(20):
         monitor.tick(10.0 + k * 0.1, message)
@@ -45,8 +53,10 @@ def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back
     assert report.detail == '4 x 3 mono8'
     assert monitor.report(1.0).silent == 0.0
     assert monitor.report(3.0).silent == 2.0
-    # What came before the clock was known is not silent when it is.
-    monitor = TopicMonitor('/t', 0.0)
+    # A clock that is set ahead, or was not known, makes nothing silent that comes.
+    monitor.tick(3.5, message)
+    assert monitor.report(36_000.0).silent == 5.0
+    monitor = TopicMonitor('/t', 0.0, lambda: next(steady))
     monitor.tick(0.0, message)
     assert [monitor.report(now).silent for now in (0.0, 1000.0, 1002.0)] == [0.0, 0.0, 2.0]
 
@@ -59,6 +69,51 @@ def test_the_detail_of_a_topic_is_bounded() -> None:
         detail = monitor.report(1.0).detail
         assert len(detail) < 100
         assert detail.isprintable()
+
+
+# Counters
+
+@pytest.mark.parametrize('late', ['counters', 'waiting', 'held'])
+def test_the_counters_of_a_report_are_of_one_moment(late: str) -> None:
+    """An image, or a pair, moves on between two looks of the first attempts."""
+    ledger, looks = Ledger(), itertools.count()
+    for side in SIDES:
+        ledger.receive(side)
+    waiting, held = {'left': 1, 'right': 1}, 0
+
+    def look(what: str) -> None:
+        nonlocal held
+        if what != late:
+            return
+        step = next(looks)
+        if step == 0:           # both images become a pair
+            ledger.count('pairs')
+            waiting.update(left=0, right=0)
+            held = 1
+        elif step == 1:
+            ledger.count('published')
+            held = 0
+
+    def held_now() -> int:
+        look('held')
+        return held
+
+    def waiting_now(side: str) -> int:
+        look('waiting')
+        return waiting[side]
+
+    counts = ledger.counts
+    ledger.counts = lambda: (counts(), look('counters'))[0]     # type: ignore[method-assign]
+    snapshot = take_snapshot(ledger, waiting_now, held_now)
+    assert snapshot.adds_up
+    assert (snapshot.counts.published, snapshot.waiting, snapshot.held) == (
+        1, {'left': 0, 'right': 0}, 0)
+
+
+def test_counters_that_never_add_up_are_reported_as_they_are() -> None:
+    attempts: list[int] = []
+    snapshot = take_snapshot(Ledger(), lambda side: 0, lambda: attempts.append(1) or 3)
+    assert (snapshot.adds_up, snapshot.held, len(attempts)) == (False, 3, ATTEMPTS)
 
 
 # Outputs

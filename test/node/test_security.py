@@ -105,13 +105,13 @@ def test_with_keys_the_node_is_seen_by_nobody_without_them(
         monkeypatch: pytest.MonkeyPatch) -> None:
     ros2 = shutil.which('ros2')
     if ros2 is None or 'security' not in subprocess.run(
-            [ros2, '--help'], capture_output=True, text=True, timeout=60, check=False).stdout:
+            [ros2, '--help'], capture_output=True, text=True, check=False).stdout:
         pytest.skip('needs the verbs of SROS 2 (ros2 security)')
     keys = tmp_path / 'keys'
     with domain() as number:
         for arguments in (['create_keystore', keys], ['create_enclave', keys, '/stereo_bp'],
                           ['create_permission', keys, '/stereo_bp', policy]):
-            subprocess.run([ros2, 'security', *map(str, arguments)], check=True, timeout=60,
+            subprocess.run([ros2, 'security', *map(str, arguments)], check=True,
                            env={**os.environ, 'ROS_DOMAIN_ID': str(number)})
         enforce(monkeypatch, keys)
         with running_node(tmp_path, {'stereo_algorithm': 'sad'}, '--enclave', '/stereo_bp',

@@ -67,10 +67,16 @@ class TopicMonitor:
     """Counts the messages of one topic.
 
     Times are seconds of one clock of the caller's choice; 0 means that it is not known yet.
+    Silence lasts no longer than by a steady clock: one that is set ahead makes no topic silent.
+
+    :param steady: seconds of a clock that nobody sets.
     """
 
-    def __init__(self, topic: str, now: float) -> None:
+    def __init__(self, topic: str, now: float,
+                 steady: Callable[[], float] = time.monotonic) -> None:
         self.topic = topic
+        self._steady = steady
+        self._last_steady = steady()
         self._lock = threading.Lock()
         self._last = self._reported = now
         self._count = 0
@@ -83,7 +89,7 @@ class TopicMonitor:
     def tick(self, now: float, message: Any, stamp_ns: int = 0) -> None:
         """A message has come."""
         with self._lock:
-            self._last = now
+            self._last, self._last_steady = now, self._steady()
             self._count += 1
             self._detail = describe(message)
             self._stamps.append(stamp_ns)
@@ -104,7 +110,8 @@ class TopicMonitor:
             stamps = tuple(self._stamps) if self._settled else None
             self._stamps.clear()
             seen = self._settled = self._detail is not None
-            return TopicReport(self.topic, rate, now - self._last, seen, self._detail or '',
+            silent = min(now - self._last, self._steady() - self._last_steady)
+            return TopicReport(self.topic, rate, silent, seen, self._detail or '',
                                stamps, self._ahead, _have_gaps(self._latest), publishers)
 
 

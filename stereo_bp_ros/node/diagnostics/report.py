@@ -55,8 +55,7 @@ class Report:
     missing:    topics of camera_infos that have never come, while images have.
     counts, before: the counters now and at the report before.
     stall:      images come and nothing is published; None where all is well.
-    waiting, held: images per side that wait for a partner, pairs that are on their way; looked
-                up where they are, so that they check the counters instead of following them.
+    waiting, held: as of ``CounterSnapshot``.
     closest_miss: seconds between the stamps that came closest without pairing, or None.
     quality:    of the frame that was looked at last, or None.
     distribution, recent: latency of the last frames, and of those since the report before.

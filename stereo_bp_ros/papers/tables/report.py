@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from stereo_bp_ros import atomic_files
 from stereo_bp_ros.papers.tables.table import PAPERS, Row, Table
 
 #: Name of a line, and where it was measured ('' = by the paper), to its points.
@@ -122,7 +123,7 @@ def by_series(place: Callable[[Row], tuple[str, float]], column: int) -> Callabl
 
 
 def draw(table: Table, axes: Axes, path: pathlib.Path) -> bool:
-    """Draw a table into a file whose suffix says the format; False where there is nothing to draw.
+    """Draw a table into an SVG file; False where there is nothing to draw.
 
     The paper's lines are grey and dashed, measured ones coloured.
     """
@@ -157,7 +158,7 @@ def draw(table: Table, axes: Axes, path: pathlib.Path) -> bool:
         plot.grid(alpha=0.3)
         plot.legend(fontsize=7, loc='upper left', bbox_to_anchor=(1.01, 1))
         plot.set_title(f'{table.paper}, {table.number}: {table.title}', fontsize=9, wrap=True)
-        figure.savefig(path, bbox_inches='tight',
-                       metadata={'Date': None} if path.suffix == '.svg' else None)
+        with atomic_files.opened(path) as file:
+            figure.savefig(file, format='svg', bbox_inches='tight', metadata={'Date': None})
         pyplot.close(figure)
     return True

@@ -31,6 +31,7 @@ from numba.extending import overload
 
 from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.compiling import Progress
+from stereo_bp_ros.engines.cpu.simd import target
 
 #: Caches of this many versions of the engine stay on disk, the latest used ones.
 CACHES_KEPT = 4
@@ -169,8 +170,7 @@ def engine_hash() -> str:
     """Digest of everything that compiled code depends on."""
     digest = hashlib.sha256()
     for part in (numba.__version__, np.__version__, llvmlite.__version__,
-                 platform.python_version(), platform.machine(),
-                 llvmlite.binding.get_host_cpu_name()):
+                 platform.python_version(), *target.description()):
         digest.update(part.encode() + b'\0')
     package = pathlib.Path(__file__).parents[3]
     for source in kernel_sources(package):
