@@ -282,6 +282,10 @@ def changed(layout, **files):
     *(({**image_pairs(['image_0', 'image_1'], ['000000', '000001']), 'times.txt': text},
        r'times\.txt') for text in ('now\n', '1\nnan\n', '-1\n', '1e300\n', '2011-99-26 13:02\n')),
     ({'left/1.png': 1, 'left/2.png': 1, 'right/1.png': 2}, r'left/2\.png has no partner'),
+    # Equal numbers of different scenes are no pair.
+    ({f'frames_cleanpass/{name}.png': 1 for name in (
+        'A/left/1', 'A/right/2', 'B/left/2', 'B/right/1')},
+     r'A/left/1\.png has no partner'),
     ({'left_raw/1.png': 1, 'right_raw/1.png': 1}, '--left-glob and --right-glob, and a truth'),
     ({'left.png': 1}, 'image_0/NAME with image_1/NAME')])
 def test_a_damaged_data_set_is_rejected_by_its_file(tmp_path, tree, words):

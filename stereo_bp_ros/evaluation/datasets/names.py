@@ -54,8 +54,7 @@ def pair_files(lefts: Images, rights: Images, tolerance_s: float = 0.0
 
     :raises ValueError: an image has no partner, or the tolerance tells no pairs.
     """
-    if lefts.keys() != rights.keys() and all(
-            path.stem.isdecimal() for path in (*lefts.values(), *rights.values())):
+    if lefts.keys() != rights.keys() and all(map(_are_stamps, (lefts, rights))):
         keys = {path: key for key, path in lefts.items()}
         pairs = _of_stamps(lefts, rights, tolerance_s)
         if pairs:
@@ -67,6 +66,13 @@ def pair_files(lefts: Images, rights: Images, tolerance_s: float = 0.0
                 f'{own[alone[0]]} has no partner among those like {next(iter(other.values()))}'
                 + (f' (and {len(alone) - 1} more)' if len(alone) > 1 else ''))
     return [(key, path, rights[key]) for key, path in lefts.items()]
+
+
+def _are_stamps(side: Images) -> bool:
+    """Whether names may be stamps: numbers, each of which is there once, of one scene."""
+    names = {path.stem for path in side.values()}
+    return (len(names) == len(side) and all(map(str.isdecimal, names))
+            and not any(scene for scene, _ in side))
 
 
 def _of_stamps(lefts: Images, rights: Images, tolerance_s: float) -> list[tuple[Path, Path]]:
