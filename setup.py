@@ -12,15 +12,15 @@ NAME = 'stereo_bp_ros'
 FOLDERS = {f'{NAME}.{inside}': folder
            for inside, folder in (('kernels', 'kernels'), ('presets', 'config')) if isdir(folder)}
 
-ROSBAGS = 'rosbags>=0.11'
+BAGS = ['rosbags>=0.11', 'mcap>=1.2']
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
-EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3', 'argcomplete>=3']
+EVALUATION = [*BAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3', 'argcomplete>=3']
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 
 
 def ros_wheels(distribution, rclpy, fastrtps, messages):
     """Wheels of ROS 2 for x86_64; with any other ROS, source its setup.bash instead."""
-    return [ROSBAGS, f'ros-{distribution}-rclpy=={rclpy}',
+    return [*BAGS, f'ros-{distribution}-rclpy=={rclpy}',
             f'ros-{distribution}-rmw-fastrtps-cpp=={fastrtps}',
             *(f'ros-{distribution}-{name}=={messages}' for name in (
                 'sensor-msgs', 'stereo-msgs', 'diagnostic-msgs', 'std-msgs'))]

@@ -12,7 +12,7 @@
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
 Folders may be laid out as Middlebury (2001 to 2021), ETH3D, KITTI 2012 or 2015, DrivingStereo,
-Virtual KITTI 2, a sequence of stamped pairs, or left.png and right.png (docs/reference/files.md);
+a sequence of stamped pairs, left.png and right.png, or else by globs (docs/reference/files.md);
 a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where the data set says how many
 disparities it has, that many are searched unless --set disparity_range says otherwise; a setting
 min_depth goes by each pair's calibration in place of both. docs/reference/metrics.md defines every
@@ -67,8 +67,8 @@ _log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('paths', type=pathlib.Path, nargs='*', metavar='path',
-                        help='data set folder, or bag (needs rosbags); several are judged apart '
-                             'and together')
+                        help='data set folder, or bag (needs rosbags and mcap); several are '
+                             'judged apart and together')
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
@@ -226,7 +226,7 @@ def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
                   if isinstance(one.source, pathlib.Path) and not topics.globs
                   and is_bag(one.source)]
     if recordings:
-        shared.require('rosbags')       # which folders of images do without
+        shared.require('rosbags', 'mcap')       # which folders of images do without
         from stereo_bp_ros.evaluation import bags
         for path in recordings:
             with bags.StereoBag(path, topics) as bag:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'publish a bag or an image folder to the node, and report its answers'
-NEEDS = ('rclpy', 'rosbags')
+NEEDS = ('rclpy', 'rosbags', 'mcap')
 
 _log = logging.getLogger(__name__)
 

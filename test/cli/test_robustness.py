@@ -228,7 +228,8 @@ def test_output_that_cannot_be_written_ends_in_a_status(closed):
 @pytest.mark.parametrize(('verb', 'lacking', 'extra'), [
     (('demo',), 'rclpy', 'ros'), (('replay', 'nothing'), 'rclpy', 'ros'),
     (('replay', 'nothing'), 'rosbags', 'evaluation'),
-    (('evaluate', 'x.mcap'), 'rosbags', 'evaluation')])
+    (('evaluate', 'x.mcap'), 'rosbags', 'evaluation'),
+    (('evaluate', 'x.mcap'), 'mcap', 'evaluation')])
 def test_a_verb_that_cannot_run_here_says_what_it_needs(
         tmp_path, monkeypatch, write_pair, verb, lacking, extra):
     monkeypatch.chdir(tmp_path)

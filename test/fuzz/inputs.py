@@ -148,7 +148,6 @@ def calibrations() -> list[bytes]:
     texts = ['cam0=[100 0 8; 0 100 6; 0 0 1]\ncam1=[100 0 8; 0 100 6; 0 0 1]\nbaseline=600\n',
              f'P0: {p[0]}\nP1: {p[1]}\n', f'P_rect_02: {p[0]}\nP_rect_03: {p[1]}\n', p[1],
              f'P_rect_101: {p[0]}\nP_rect_103: {p[1]}\nT_103: -0.5 0 0\n', info, opencv, q,
-             'frame cameraID fx fy cx cy\n0 0 100 100 8 6\n0 1 100 100 8 6\n',
              *_calibrations_of_rigs(p)]
     return [text.encode() for text in texts]
 
