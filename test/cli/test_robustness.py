@@ -158,10 +158,10 @@ sys.exit(main({arguments}))
 
 
 @pytest.mark.parametrize(('mebibytes', 'module', 'arguments'), [
-    (300, 'cli.main', "['match', 'a', 'b']"), (1000, 'node.main', '[]'),
+    (300, 'cli.main', "['match', 'a', 'b']"), (1000, 'node.main', '[]'), (1700, 'node.main', '[]'),
     *slow((1000, 'cli.main', "['match', 'a', 'b']"), (300, 'node.main', '[]'))])
 def test_too_few_addresses_are_one_line(mebibytes, module, arguments):
-    """OpenCV and ROS end the process while they are imported."""
+    """OpenCV and ROS end the process while they are imported; ROS where it gets no thread."""
     if module == 'node.main' and importlib.util.find_spec('rclpy') is None:
         pytest.skip('the node needs rclpy')
     done = subprocess.run(
@@ -176,8 +176,10 @@ def test_too_few_addresses_are_one_line(mebibytes, module, arguments):
 
 @pytest.mark.parametrize(('error', 'words'), [
     (ImportError('libx.so: failed to map segment'), 'cannot be loaded: libx.so: failed to map'),
+    (RuntimeError("can't start new thread"), "not enough memory, or a limit of processes is "
+                                             "reached: can't start new thread"),
     (DeprecationWarning('old is old'), 'a warning is an error here (-W, PYTHONWARNINGS): old is')])
-def test_a_library_that_does_not_load_is_one_line(error, words, monkeypatch, capsys):
+def test_a_library_or_a_thread_that_cannot_be_had_is_one_line(error, words, monkeypatch, capsys):
     def fail(_: object) -> None:
         raise error
     monkeypatch.setattr(main, '_parse', fail)
