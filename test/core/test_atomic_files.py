@@ -162,7 +162,7 @@ WRITERS = {'open', 'write_text', 'write_bytes', 'imwrite', 'savez', 'save', 'sav
 ALLOWED = {
     'cli/viewer.py': ({'open', 'write_text'}, 'settings and log in a temporary folder'),
     'evaluation/bag_messages.py': ({'Writer'}, 'in a folder of atomic_files'),
-    'evaluation/bag_storage.py': ({'open', 'shutil.copy'}, 'unpacked in a temporary folder'),
+    'evaluation/bag_storage.py': ({'open'}, 'unpacked in a temporary folder'),
     'evaluation/plots.py': ({'savefig'}, 'into memory'),
     'output_files.py': ({'save'}, 'into memory'),
     'pictures.py': ({'write_text'}, 'into a picture'),
