@@ -27,7 +27,6 @@ VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', '
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
-INTERRUPTED = 130
 
 #: What Python says where the system starts no thread: of a RuntimeError that has no other mark.
 NO_THREAD = "can't start new thread"
@@ -91,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _complete(os.environ.get('COMP_LINE', '').split())
         process.open_standard_streams()
         status = main(sys.argv[1:])
+        process.end_by_interruption()   # what the interpreter does at the end is no one's to catch
         if 'rclpy' in sys.modules:
             process.end_despite_faults(status)
         return status
@@ -106,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = 'stereo_bp'
     try:
         try:
+            process.raise_interruptions()
             host_memory.check_address_space()
             options = _parse(list(arguments))
             program = f'stereo_bp {options.verb}'
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return process.INTERRUPTED
     except UsageError as error:
         program, message = error.program, str(error)
     except (StereoError, ValueError, OSError) as error:
