@@ -28,7 +28,6 @@ VERBS = ('match', 'evaluate', 'benchmark', 'replay', 'view', 'status', 'param', 
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
-INTERRUPTED = 130
 
 #: What Python says where the system starts no thread: of a RuntimeError that has no other mark.
 NO_THREAD = "can't start new thread"
@@ -94,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 argcomplete.autocomplete(build_parser())    # the shell asks at TAB; ends here
         process.open_standard_streams()
         status = main(sys.argv[1:])
+        process.end_by_interruption()   # what the interpreter does at the end is no one's to catch
         if 'rclpy' in sys.modules:
             process.end_despite_faults(status)
         return status
@@ -109,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = 'stereo_bp'
     try:
         try:
+            process.raise_interruptions()
             host_memory.check_address_space()
             options = _parse(list(arguments))
             program = f'stereo_bp {options.verb}'
@@ -122,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return process.INTERRUPTED
     except UsageError as error:
         program, message = error.program, str(error)
     except (StereoError, ValueError, OSError) as error:

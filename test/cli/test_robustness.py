@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from stereo_bp_ros import process
 from stereo_bp_ros.cli import main
 from stereo_bp_ros.config import all_settings
 from test.cases import examples, slow
@@ -119,14 +120,14 @@ def test_images_of_one_row_or_column_are_matched(tmp_path, height, width):
 COMMAND = [sys.executable, '-m', 'stereo_bp_ros.cli.main']
 
 
-def process(arguments: Sequence[str | bytes], **environment: str
+def started(arguments: Sequence[str | bytes], **environment: str
             ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=LIMIT_S,
                           check=False, env={**os.environ, **environment})
 
 
 def test_a_mistake_is_one_line_of_a_process():
-    done = process(['match', b'\xff\n.png', 'right.png'], LC_ALL='C.UTF-8')
+    done = started(['match', b'\xff\n.png', 'right.png'], LC_ALL='C.UTF-8')
     assert done.returncode == 2
     assert b'\\udcff .png cannot be read' in done.stderr
     assert done.stderr.count(b'\n') == 1
@@ -138,7 +139,7 @@ def test_a_mistake_is_one_line_of_a_process():
 def test_a_variable_of_numba_that_cannot_be_is_one_line(variable, value, status, tmp_path,
                                                         write_pair):
     names = [str(write_pair(tmp_path) / f'{side}.png') for side in ('left', 'right')]
-    done = process(['match', *names, '-o', str(tmp_path / 'out.pfm'), '--backend', 'cpu', '--set',
+    done = started(['match', *names, '-o', str(tmp_path / 'out.pfm'), '--backend', 'cpu', '--set',
                     'stereo_algorithm=sad'], **{variable: value})
     assert done.returncode == status, done.stderr
     assert (f'{variable} is '.encode() in done.stderr) == bool(status)
@@ -230,7 +231,7 @@ def test_an_interruption_says_nothing(tmp_path, write_pair):
         out, err = child.communicate(timeout=LIMIT_S)
     finally:
         child.kill()
-    assert (child.returncode, out, err) == (main.INTERRUPTED, b'', b'')
+    assert (child.returncode, out, err) == (process.INTERRUPTED, b'', b'')
 
 
 def test_an_interruption_in_a_function_that_c_has_called_is_not_lost():
