@@ -1,6 +1,9 @@
 # make demo      renders a road sequence, replays it through the node over DDS, writes build/demo
 # make test      ruff, mypy and the quick tests, side by side on all cores
-# make test-all  every test, the coverage of those without the mark slow, and the pages
+# make test-all  every test, the coverage of those without the mark slow, as on other machines,
+#                and the pages
+# make test-portable  the quick tests as on other machines: one core, another user, processor, time
+#                zone and order (TEST_ORDER_SEED repeats one), each as far as this machine can
 # make test-jazzy  the quick tests of what speaks ROS, with the wheels of ROS 2 Jazzy
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
 # make soak      faults at random for SOAK_MINUTES (60) against a real node: build/soak/soak.html
@@ -47,7 +50,7 @@ FUZZ_SEED ?= 0
 
 SANITIZE ?= address,undefined
 
-.PHONY: demo test test-all test-jazzy test-gpu soak fuzz sanitize docs clean
+.PHONY: demo test test-all test-portable test-jazzy test-gpu soak fuzz sanitize docs clean
 
 demo: $(WORKSPACE)/.built
 	. $(VENV)/bin/activate && . $(WORKSPACE)/install/local_setup.sh \
@@ -63,7 +66,10 @@ test-all: $(VENV)/.test
 	&& coverage combine --quiet \
 	&& coverage report --sort=cover $(if $(PYTEST_OPTIONS),,--fail-under=$(COVERAGE)) \
 	&& { python -m pytest $(SIDE_BY_SIDE) -m slow $(PYTEST_OPTIONS) || test $$? = 5; }
-	$(if $(PYTEST_OPTIONS),,$(MAKE) docs)
+	$(if $(PYTEST_OPTIONS),,$(MAKE) test-portable docs)
+
+test-portable: $(VENV)/.test
+	. $(VENV)/bin/activate && python -m test.portable $(QUICK) $(PYTEST_OPTIONS)
 
 test-jazzy:
 	$(MAKE) .venv-jazzy/.test VENV=.venv-jazzy ROS=ros-jazzy CONSTRAINTS=.venv-jazzy/constraints.txt

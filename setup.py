@@ -12,15 +12,15 @@ NAME = 'stereo_bp_ros'
 FOLDERS = {f'{NAME}.{inside}': folder
            for inside, folder in (('kernels', 'kernels'), ('presets', 'config')) if isdir(folder)}
 
-ROSBAGS = 'rosbags>=0.11'
+BAGS = ['rosbags>=0.11', 'mcap>=1.2']
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
-EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3', 'argcomplete>=3']
+EVALUATION = [*BAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3', 'argcomplete>=3']
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 
 
 def ros_wheels(distribution, rclpy, fastrtps, messages):
     """Wheels of ROS 2 for x86_64; with any other ROS, source its setup.bash instead."""
-    return [ROSBAGS, f'ros-{distribution}-rclpy=={rclpy}',
+    return [*BAGS, f'ros-{distribution}-rclpy=={rclpy}',
             f'ros-{distribution}-rmw-fastrtps-cpp=={fastrtps}',
             *(f'ros-{distribution}-{name}=={messages}' for name in (
                 'sensor-msgs', 'stereo-msgs', 'diagnostic-msgs', 'std-msgs'))]
@@ -45,7 +45,6 @@ setup(
     package_dir=FOLDERS,
     package_data={NAME: ['py.typed'], f'{NAME}.evaluation': ['report.html'],
                   f'{NAME}.kernels': ['*.md', '*.cu*', '*/*.cu*', '*/*/*.cu*'],
-                  f'{NAME}.papers.tables': ['*.yaml'],
                   f'{NAME}.presets': ['*.*', 'cameras/*.yaml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
@@ -61,7 +60,6 @@ setup(
         'cpu': CPU,
         'cuda12': ['cupy-cuda12x>=13'],
         'cuda13': ['cupy-cuda13x>=13.6'],
-        'nvml': ['nvidia-ml-py>=12'],
         'evaluation': EVALUATION,
         'view': VIEW,
         'ros': ros_wheels('kilted', '9.1.2', '9.3.3', '5.5.1'),

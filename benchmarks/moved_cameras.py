@@ -5,8 +5,7 @@
 
 The right images are resampled (Lanczos) as if their camera had moved. Pairs with truth become
 sequences of ``--repeats`` pairs of 10 Hz with fresh noise, whose last one is scored: filled bad-3,
-per cent. A sequence is played forth and back: rows that are undone in the middle of the image,
-and pixels that flicker (``evaluate --consistency``), per cent.
+per cent. A sequence is played forth and back: rows that are undone in the middle of the image.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from benchmarks import common
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.results import Result, totals_of
 from stereo_bp_ros.evaluation.rows import RowTracker
 from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Pair
@@ -96,22 +94,6 @@ def undone(pairs: Iterable[Pair], config: MatcherConfig) -> np.ndarray:
     return np.array(found) - [found[0][0], 0]
 
 
-def flicker(pairs: Iterable[Pair], configs: Mapping[str, MatcherConfig]) -> list[float]:
-    """Pixels that flicker once a correction has settled, per cent of those where nothing moves."""
-    results: list[Result] = []
-    begin: int | None = None
-    with Evaluation(configs, method=Method(repeat=1, consistency=True)) as evaluation:
-        for pair in pairs:
-            stamp_ns = pair.stamp_ns or 0
-            begin = stamp_ns if begin is None else begin
-            result = evaluation.judge(pair).result
-            if stamp_ns - begin >= SETTLED_S * 1e9:
-                results.append(result)
-    totals = totals_of(results)
-    return [float(one.pooled.consistency.as_dict()['flicker'] or 0)
-            for one in totals.matchers.values() if one.pooled.consistency is not None]
-
-
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument('folder', type=pathlib.Path, help='pairs with truth, or a sequence')
@@ -135,17 +117,15 @@ def print_tables(options: argparse.Namespace) -> None:
                 for mean, column in zip(scores.mean(axis=0), scores.T, strict=True)) + ' |',
                 flush=True)
         return
-    print('| moved | settled within 0.1 px after, s | px then | range then, px | flicker off, % | '
-          'correct, % |\n' + '| --- ' * 6 + '|')
+    print('| moved | settled within 0.1 px after, s | px then | range then, px |\n'
+          + '| --- ' * 4 + '|')
     for name in ('not moved', '2 px', 'roll 0.3 degrees'):
         move = MOVES[name]
         track = undone(forth_and_back(pairs, *move), configs['correct'])
         late = track[track[:, 0] >= SETTLED_S, 1]
         outside = track[np.abs(track[:, 1] - np.median(late)) > 0.1, 0]
-        flickers = flicker(forth_and_back(pairs, *move), configs)
         print(f'| {name} | {outside.max(initial=0):.2f} | {np.median(late):.2f} | '
-              f'{np.ptp(late):.3f} | ' + ' | '.join(f'{one:.3f}' for one in flickers) + ' |',
-              flush=True)
+              f'{np.ptp(late):.3f} |', flush=True)
 
 
 if __name__ == '__main__':

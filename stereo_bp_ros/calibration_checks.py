@@ -11,9 +11,6 @@ from stereo_bp_ros.findings import Texts, check
 #: Distance that a yaw is explained by, metres.
 EXAMPLE_M = 50.0
 
-#: Difference from ``camera_height`` that is told, as a part of it.
-HEIGHT_TOLERANCE = 0.15
-
 
 def yaw_degrees(offset_px: float, calibration: Calibration) -> float:
     """By how much the right camera looks further to the right than calibrated, degrees.
@@ -49,16 +46,3 @@ def check_yaw(offset_px: float, calibration: Calibration, behind: int = 0, far: 
                + _turned(offset_px, calibration, ' at least'), abs(offset_px))
     else:
         yield _turned(offset_px, calibration), abs(offset_px)
-
-
-@check(Doubt.CAMERA_HEIGHT, 'the road lies as far below the camera as camera_height says, within '
-       f'{100 * HEIGHT_TOLERANCE:g} %', 'node')
-def check_camera_height(height_m: float, camera_height: float, calibration: Calibration) -> Texts:
-    """The height above the road is the one that is known, metres."""
-    if abs(height_m - camera_height) <= HEIGHT_TOLERANCE * camera_height:
-        return
-    baseline = calibration.baseline_m * camera_height / height_m
-    yield (f'by its disparities the road lies {height_m:.2f} m below the camera, by camera_height '
-           f'{camera_height:g} m: a baseline of {baseline:.3f} m explains it, the calibration has '
-           f'{calibration.baseline_m:.3f} m; no yaw and no focal length does. Is camera_height '
-           'right?')

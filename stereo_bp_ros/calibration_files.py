@@ -23,9 +23,6 @@ _log = logging.getLogger(__name__)
 #: No focal length, principal point or baseline is larger, in pixels or millimetres.
 MAX_NUMBER = 1e9
 
-#: Metres between the cameras of Virtual KITTI 2, which no file of it says.
-VIRTUAL_KITTI_BASELINE = 0.532725
-
 NAMES = ('P_left.txt', 'calib.txt', 'left.yaml', 'left.yml', 'stereo.yaml', 'stereo.yml',
          'extrinsics.yml')
 """Names that a calibration beside images may have; the first that is there is taken."""
@@ -88,13 +85,6 @@ def make_projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0
     """The 12 numbers of P of a camera so far to the right of the left one; 0 = ``focal_px``."""
     return [focal_px, 0.0, cx, -focal_px * baseline_m, 0.0, focal_y_px or focal_px, cy, 0.0,
             0.0, 0.0, 1.0, 0.0]
-
-
-def make_projections(focal_px: float, baseline_m: float, cx: float, cy: float,
-                     focal_y_px: float = 0.0) -> tuple[list[float], list[float]]:
-    """P of two cameras with the same numbers."""
-    return (make_projection(focal_px, cx, cy, 0.0, focal_y_px),
-            make_projection(focal_px, cx, cy, baseline_m, focal_y_px))
 
 
 def other_side(path: Path) -> Path:
@@ -238,15 +228,6 @@ def _cameras_of_image(image: PathLike | None) -> tuple[int, int] | None:
 def _warn_once(text: str) -> None:
     """A data set reads its calibration again for every pair."""
     _log.warning(text)
-
-
-def _read_virtual_kitti(file: CalibrationFile) -> Projections:
-    """intrinsic.txt of Virtual KITTI 2: frame, camera, fx, fy, cx, cy a line, all frames alike."""
-    for words in map(str.split, file.text.splitlines()[1:]):
-        if len(words) == 6 and words[1] == '0':
-            fx, fy, cx, cy = file.numbers('the first line of camera 0', words[2:], 4)
-            return *make_projections(fx, VIRTUAL_KITTI_BASELINE, cx, cy, fy), (0, 0)
-    raise file.error(' has no line with 6 numbers of camera 0')
 
 
 def _read_projections(file: CalibrationFile) -> Projections:
@@ -438,7 +419,6 @@ READERS: Mapping[str, Callable[..., Projections | None]] = {
     r'^[ \t]*cam[01][ \t]*=': _read_middlebury,
     r'^P_rect_10[13]:': _read_driving_stereo,
     r'^P(_rect_0)?[02]:[ \t]*[-+.\d]': _read_kitti,
-    r'\Aframe cameraID': _read_virtual_kitti,
     r'\A(?!---)\s*[-+\d.]': _read_projections,
     r'\A<|^\[(LEFT|RIGHT)_CAM_\w+\]': _reject,
     r'^%YAML|!!opencv-matrix|^[ \t]*[{"\']|^[A-Za-z_][\w.]*\s*:': _read_yaml}

@@ -1,4 +1,4 @@
-"""What rows do not show of a calibration, over time: a yaw, far points, and the road's height."""
+"""What rows do not show of a calibration, over time: a yaw, by motion and by far points."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from stereo_bp_ros import calibration_checks as checks
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.findings import Finding
-from stereo_bp_ros.yaw import MIN_ESTIMATES, DisparityOffset, FarPoints, combine_offsets
+from stereo_bp_ros.yaw import DisparityOffset, FarPoints, combine_offsets
 
 #: Seconds that measurements count for, and from one to the next.
 WINDOW_S, INTERVAL_S = 60.0, 1.8
@@ -29,14 +29,12 @@ MIN_BEHIND, MIN_BEHIND_POINTS = 0.05, 5
 class CalibrationMeasurement:
     """What one pair, and its motion since another one, show.
 
-    offset:   None where no motion shows it.
-    height_m: of the camera above the road, metres; None where no road is seen.
+    offset: None where no motion shows it.
     """
 
     stamp_ns: int
     far: FarPoints
     offset: DisparityOffset | None
-    height_m: float | None = None
 
 
 class CalibrationHistory:
@@ -84,33 +82,23 @@ class CalibrationHistory:
         return FarPoints(sum(one.number for one in parts), sum(one.behind for one in parts),
                          float(np.median(behind)) if behind else 0.0)
 
-    @property
-    def height(self) -> float | None:
-        """Median, metres; None where too few roads were seen."""
-        heights = [one.height_m for one in self._measurements if one.height_m is not None]
-        return float(np.median(heights)) if len(heights) >= MIN_ESTIMATES else None
-
-    def findings(self, calibration: Calibration, camera_height: float = 0.0) -> list[Finding]:
-        """What does not fit a calibration, and a height above the road in metres; 0 = unknown."""
-        findings = []
+    def findings(self, calibration: Calibration) -> list[Finding]:
+        """What does not fit a calibration."""
         offset, far = self.offset, self.far
         if offset is not None:
             limit = NO_OFFSET_PX if self._is_told else MIN_OFFSET_PX
             self._is_told = abs(offset.offset) >= max(limit, SIGNIFICANT * offset.sigma)
             if self._is_told:
-                findings = checks.check_yaw(offset.offset, calibration)
+                return checks.check_yaw(offset.offset, calibration)
         elif (far.number >= MIN_FAR and far.behind >= max(MIN_BEHIND_POINTS,
                                                         MIN_BEHIND * far.number)):
-            findings = checks.check_yaw(far.offset, calibration, far.behind, far.number)
-        height = self.height
-        if height is not None and camera_height:
-            findings += checks.check_camera_height(height, camera_height, calibration)
-        return findings
+            return checks.check_yaw(far.offset, calibration, far.behind, far.number)
+        return []
 
     def report(self) -> dict[str, str]:
         if not self._measurements or self._calibration is None:
             return {}
-        offset, far, height = self.offset, self.far, self.height
+        offset, far = self.offset, self.far
         values = {'far points': str(far.number), 'behind infinity': str(far.behind),
                   'disparity offset px': 'unknown'}
         if offset is not None:
@@ -118,6 +106,4 @@ class CalibrationHistory:
                        'disparity offset sigma px': f'{offset.sigma:.2f}',
                        'yaw degrees':
                            f'{checks.yaw_degrees(offset.offset, self._calibration):.3f}'}
-        if height is not None:
-            values['camera height m'] = f'{height:.2f}'
         return values

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.images import whole
 
 #: Bounds of the numbers of messages: the largest of float32, and its smallest of full precision.
 MAX_FLOAT32, MIN_FLOAT32 = (2 - 2**-23) * 2.0**127, 2.0**-126
@@ -40,7 +41,8 @@ class Calibration:
     width, height: size of the images that it describes, pixels; 0 = not known.
 
     :raises InputError: a number is not finite, focal length or baseline is not positive, or
-        float32, which messages have, does not hold a number or what is computed with it.
+        float32, which messages have, does not hold a number or what is computed with it; or the
+        size is no whole number.
     """
 
     focal_px: float
@@ -56,6 +58,8 @@ class Calibration:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             if field.name in ('width', 'height'):
+                object.__setattr__(self, field.name,
+                                   whole(field.name, getattr(self, field.name), 0))
                 continue
             value = float(getattr(self, field.name))
             object.__setattr__(self, field.name, value)

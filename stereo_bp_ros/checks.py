@@ -232,6 +232,10 @@ def _check_frozen(sides: Sequence[str], seconds: float) -> Texts:
                'its driver stand still?', seconds)
 
 
+#: Seconds between two pairs that count at most: a clock that is set says nothing of a camera.
+MAX_STEP_S = 10.0
+
+
 class FrozenCameras:
     """Follows the images of a pair over time, and tells which do not change."""
 
@@ -243,6 +247,7 @@ class FrozenCameras:
     def examine(self, left: RawImage, right: RawImage, stamp_ns: int) -> list[Finding]:
         """Compare a pair with the one before; its images must stay unchanged until the next."""
         sides = []
+        skipped_ns = max(0, stamp_ns - self._stamp_ns - round(MAX_STEP_S * 1e9))
         for side, image in (('left', left), ('right', right)):
             before = self._last.get(side)
             self._last[side] = image
@@ -250,6 +255,7 @@ class FrozenCameras:
                 self._since[side] = stamp_ns
             else:
                 sides.append(side)
+                self._since[side] += skipped_ns
         self._stamp_ns = stamp_ns
         since = max((self._since[side] for side in sides), default=stamp_ns)
         return _check_frozen(sides, (stamp_ns - since) * 1e-9)

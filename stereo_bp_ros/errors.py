@@ -109,7 +109,6 @@ class Doubt(str, enum.Enum):
     FROZEN = 'frozen camera'
     VERTICAL_OFFSET = 'vertical offset'
     YAW = 'yaw'
-    CAMERA_HEIGHT = 'camera height'
     RECTIFIED = 'rectified or not'
     TRUTH = 'truth beyond the range'
 
@@ -123,6 +122,13 @@ IGNORABLE = (*(doubt.value for doubt in Doubt), InputReason.EXCHANGED_IMAGES.val
 
 class StereoError(Exception):
     """Base class of every error that this package raises on purpose."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something failed, for people and never empty: what this package says, else as
+    ``described``."""
+    is_a_sentence = isinstance(error, (StereoError, TimeoutError))
+    return (str(error) if is_a_sentence else '') or described(error)
 
 
 class ConfigError(StereoError, ValueError):

@@ -6,7 +6,6 @@ Every reader raises ValueError with a sentence that names the file and what is w
 from __future__ import annotations
 
 import math
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import bounded, encoded_images
+from stereo_bp_ros import atomic_files, bounded, encoded_images
+from stereo_bp_ros.atomic_files import PathLike
 from stereo_bp_ros.bounded import MAX_BYTES, MAX_PIXELS, MAX_TEXT_BYTES, check_limit
-
-PathLike = str | os.PathLike[str]
 
 #: Grey levels per pixel of disparity in a 16-bit disparity PNG of KITTI.
 KITTI_SCALE = 256.0
@@ -93,25 +91,7 @@ def write_image(path: PathLike, image: np.ndarray) -> None:
                          f'format for an array {image.shape} of {image.dtype}') from error
     if not done:
         raise ValueError(f'image {path} cannot be encoded as {suffix}')
-    write_bytes(path, data.tobytes())
-
-
-def write_bytes(path: PathLike, data: bytes) -> None:
-    """Write a file whole, or not at all.
-
-    :raises ValueError: it cannot be written.
-    """
-    try:
-        with open(path, 'wb') as file:
-            try:
-                file.write(data)
-                file.flush()
-            except OSError:
-                if Path(path).is_file():        # a part of a file could be taken for a whole one
-                    Path(path).unlink()
-                raise
-    except OSError as error:
-        raise ValueError(f'{path} cannot be written: {error.strerror}') from error
+    atomic_files.write_bytes(path, data.tobytes())
 
 
 def read_pfm(path: PathLike) -> np.ndarray:
@@ -154,7 +134,7 @@ def write_pfm(path: PathLike, disparity: np.ndarray) -> None:
         raise ValueError(f'PFM file {path}: shape {disparity.shape} is not H x W')
     height, width = disparity.shape
     body = np.ascontiguousarray(disparity[::-1], dtype='<f4').tobytes()
-    write_bytes(path, b'Pf\n%d %d\n-1.0\n' % (width, height) + body)
+    atomic_files.write_bytes(path, b'Pf\n%d %d\n-1.0\n' % (width, height) + body)
 
 
 def read_disparity_png(path: PathLike, scale: float | None = None) -> np.ndarray:
@@ -213,4 +193,4 @@ def write_disparity_png(path: PathLike, disparity: np.ndarray) -> None:
     done, data = cv2.imencode('.png', np.where(known, np.maximum(levels, 1), 0).astype(np.uint16))
     if not done:
         raise ValueError(f'disparity image {path} cannot be encoded as PNG')
-    write_bytes(path, data.tobytes())
+    atomic_files.write_bytes(path, data.tobytes())

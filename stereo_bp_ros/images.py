@@ -6,6 +6,7 @@ No ROS package is imported: a message is read through its field names alone.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import sys
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from stereo_bp_ros import device_arrays
 from stereo_bp_ros.config.settings import did_you_mean
-from stereo_bp_ros.errors import InputError, InputReason, quoted
+from stereo_bp_ros.errors import InputError, InputReason, quoted, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +108,9 @@ class RawImage:
             raise InputError(InputReason.UNKNOWN_ENCODING, quoted(self.encoding),
                              'supported are ' + ', '.join(sorted(ENCODINGS))
                              + did_you_mean(self.encoding, ENCODINGS))
-        if self.width < 1 or self.height < 1:
-            raise InputError(InputReason.BAD_SIZE, f'{self.width} x {self.height}',
-                             'width and height must be at least 1 pixel')
+        for name in ('width', 'height'):
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
+        object.__setattr__(self, 'step', whole('step', self.step, 0, InputReason.BAD_STEP))
         if known.has_even_width and self.width % 2:
             raise InputError(InputReason.BAD_SIZE, f'{self.encoding} of width {self.width}',
                              'two neighbours share their chroma: the width is even')
@@ -165,7 +166,7 @@ class RawImage:
 
         :raises InputError: as the class.
         """
-        return cls(message.data, int(message.height), int(message.width), int(message.step),
+        return cls(message.data, message.height, message.width, message.step,
                    str(message.encoding), bool(message.is_bigendian))
 
     @classmethod
@@ -203,6 +204,24 @@ class RawImage:
                              'the pixels of a row must lie side by side: make it contiguous')
         step = found.extent if found.shape[0] == 1 else found.strides[0]
         return cls(found, height, found.shape[1], step, name, _is_big_endian(found.dtype))
+
+
+def whole(name: str, value: Any, least: int, reason: InputReason = InputReason.BAD_SIZE) -> int:
+    """A size that comes from outside, as a whole number of Python.
+
+    Plans and maps are cached by sizes. 741.0 and True are equal to whole numbers and would be
+    found there; NumPy's numbers of few bits overflow in what is computed of them.
+
+    :raises InputError: names the number, its value and the limit.
+    """
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = -1
+    if found < least or isinstance(value, bool):
+        raise InputError(reason, f'{name} is {shown(value)}',
+                         f'it must be a whole number of at least {least}')
+    return found
 
 
 def as_raw(image: Any, encoding: str | None = None) -> RawImage:

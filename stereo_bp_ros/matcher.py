@@ -20,7 +20,7 @@ from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.engines.current import CurrentEngine
 from stereo_bp_ros.entrance import Entrance
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason
-from stereo_bp_ros.images import as_raw, check_pair
+from stereo_bp_ros.images import as_raw, check_pair, whole
 from stereo_bp_ros.opencv_interface import OpenCvStereoMatcher
 from stereo_bp_ros.partitions import Partitioning
 from stereo_bp_ros.pending import Pending
@@ -57,6 +57,7 @@ class StereoMatcher:
         it.
     :param settings: of ``MatcherConfig``; they win over the preset's.
     :raises ConfigError: an unknown preset or setting, whose closest is named, or a rejected value.
+    :raises InputError: ``size`` is not of whole numbers.
     :raises BackendUnavailable: the back end cannot run here; the text says what would help.
     """
 
@@ -150,10 +151,15 @@ class StereoMatcher:
         Afterwards no frame of this size compiles or allocates anything, unless its calibration
         makes ``min_depth`` end the search elsewhere.
 
+        :param width, height: whole numbers of pixels, both or neither (0).
         :param calibration: of the frames to come; None = the latest one.
         :raises StereoError: as ``compute``.
         """
         start = time.perf_counter()
+        width, height = whole('width', width, 0), whole('height', height, 0)
+        if bool(width) != bool(height):
+            raise InputError(InputReason.BAD_SIZE, f'{width} x {height}',
+                             'give width and height, or neither')
         with self._entrance:
             self._current.prepare(width, height, calibration)
         return time.perf_counter() - start
@@ -198,11 +204,11 @@ class StereoMatcher:
         if homography is None:
             self._warp = None
             return
-        if self.config.row_correction != 'correct':
-            raise ConfigError('row_correction', self.config.row_correction,
+        if (setting := self.config.row_correction) != 'correct':
+            raise ConfigError('row_correction', setting,
                               'a homography was given: set it to correct')
         warp = RightWarp(homography)
-        if self._warp is not None and warp.numbers == self._warp.numbers:
+        if (known := self._warp) is not None and warp.numbers == known.numbers:
             return
         if (latest := self._rectified) is not None:
             warp.prepare(*latest)
@@ -382,12 +388,16 @@ class StereoMatcher:
 def _best_preset(name: str, size: tuple[int, int] | None, settings: Mapping[str, Any]) -> str:
     """What 'auto' is for images of a size.
 
-    :raises ConfigError: the size is missing, or another preset is asked for.
+    :raises ConfigError: the size is missing or no pair, or another preset is asked for.
+    :raises InputError: the size is not of whole numbers.
     """
     if size is None:
         raise ConfigError('preset', name, 'what is best depends on the images: '
                           "StereoMatcher(preset='auto', size=(width, height))")
     if name != AUTO:
         raise ConfigError('size', size, f'only the preset {AUTO} takes it')
+    if not isinstance(size, Sequence) or len(size) != 2:
+        raise ConfigError('size', size, 'must be (width, height)')
+    width, height = (whole(f'size[{i}]', value, 1) for i, value in enumerate(size))
     machine = {key: settings[key] for key in engines.OF_MACHINE if key in settings}
-    return engines.best_preset(MatcherConfig.from_mapping(machine), *size)[0]
+    return engines.best_preset(MatcherConfig.from_mapping(machine), width, height)[0]

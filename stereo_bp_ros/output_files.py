@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stereo_bp_ros import files
-from stereo_bp_ros.files import PathLike
+from stereo_bp_ros import atomic_files, files
+from stereo_bp_ros.atomic_files import PathLike
 
 #: Endings of names by the output of a frame that such files hold.
 ENDINGS: Mapping[str, tuple[str, ...]] = {
@@ -56,7 +56,7 @@ def write(path: PathLike, output: str, values: np.ndarray) -> None:
     elif suffix == '.npy':
         buffer = io.BytesIO()
         np.save(buffer, values)
-        files.write_bytes(path, buffer.getvalue())
+        atomic_files.write_bytes(path, buffer.getvalue())
     elif suffix == '.pfm':
         # Middlebury's sign of an unknown disparity.
         unknown = np.inf if output == 'disparity' else np.nan
@@ -106,4 +106,4 @@ def _write_cloud(path: PathLike, suffix: str, xyz: np.ndarray, bits: np.ndarray)
                   f'WIDTH {len(xyz)}', 'HEIGHT 1', 'VIEWPOINT 0 0 0 1 0 0 0',
                   f'POINTS {len(xyz)}', 'DATA binary']
         rows = np.rec.fromarrays([xyz, bits], dtype=[('xyz', '<f4', 3), ('rgb', '<u4')])
-    files.write_bytes(path, '\n'.join([*header, '']).encode() + rows.tobytes())
+    atomic_files.write_bytes(path, '\n'.join([*header, '']).encode() + rows.tobytes())

@@ -22,7 +22,7 @@ from stereo_bp_ros.camera import (
     projection,
 )
 from stereo_bp_ros.errors import InputError, InputReason, quoted
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images import RawImage, whole
 from stereo_bp_ros.stamps import SIDES
 
 #: How many coefficients each distortion model of ROS may have; none = no distortion.
@@ -123,16 +123,17 @@ class RawCamera:
             model, d = cv2.fisheye, d if self.d else np.zeros(4)
         if len(warp) == 9:
             return model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_16SC2)
+        enough = max(2, height)     # rows, for a step from one to the next
         columns, lines = model.initUndistortRectifyMap(
-            k, d, r, p, (width, height), cv2.CV_32FC1)
+            k, d, r, p, (width, enough), cv2.CV_32FC1)
         rows = _keystone_rows(warp, np.arange(width, dtype=np.float32),
-                              np.arange(height, dtype=np.float32)[:, None])
+                              np.arange(enough, dtype=np.float32)[:, None])
         # The maps are smooth, and these rows few: to first order.
         for one in (columns, lines):
             steps = np.diff(one, axis=0)
             one[1:] += rows[1:] * steps
             one[0] += rows[0] * steps[0]
-        return cv2.convertMaps(columns, lines, cv2.CV_16SC2)
+        return cv2.convertMaps(columns[:height], lines[:height], cv2.CV_16SC2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Rectification:
                    first two rows of P are scaled by their ratio to the raw images, as binning
                    does.
 
-    :raises InputError: bad calibration, zero baseline or swapped cameras; too large.
+    :raises InputError: bad calibration, zero baseline or swapped cameras; bad size; too large.
     """
 
     left: RawCamera
@@ -156,12 +157,13 @@ class Rectification:
     rectified_height: int = 0
 
     def __post_init__(self) -> None:
+        for name in ('width', 'height'):
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
         for name, raw in (('rectified_width', self.width), ('rectified_height', self.height)):
-            object.__setattr__(self, name, getattr(self, name) or raw)
-        sizes = (self.width, self.height, self.rectified_width, self.rectified_height)
-        if not 0 < min(sizes) <= max(sizes) <= MAX_SIDE:
+            object.__setattr__(self, name, whole(name, getattr(self, name), 0) or raw)
+        if max(self.width, self.height, self.rectified_width, self.rectified_height) > MAX_SIDE:
             raise InputError(
-                InputReason.TOO_LARGE if min(sizes) > 0 else InputReason.BAD_SIZE,
+                InputReason.TOO_LARGE,
                 f'{self.width} x {self.height} to be rectified to '
                 f'{self.rectified_width} x {self.rectified_height}',
                 f'sides may have 1 to {MAX_SIDE} pixels')

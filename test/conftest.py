@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from test import cases, machine
+from test.portable import pytest_collection_modifyitems
 from test.time_limit import pytest_runtest_protocol
 
-__all__ = ['pytest_runtest_protocol']       # a hook of pytest's
+__all__ = ['pytest_collection_modifyitems', 'pytest_runtest_protocol']      # hooks of pytest's
 
 #: Packages of this repository: a test that cannot import one of their modules is wrong.
 OWN = 'stereo_bp_ros', 'test', 'benchmarks'

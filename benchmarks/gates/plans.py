@@ -61,7 +61,7 @@ def of_cuda(case: Case) -> dict[str, Any]:
     found = dataclasses.replace(device.TYPICAL, **DEVICES[case.device])
 
     def plan_of(parts: partitions.Partitioning) -> Any:
-        return cuda_plan_of(config, case.width, case.height, found, {}, parts)
+        return cuda_plan_of(config, case.width, case.height, found, parts)
     matched = resolve(config, found)
     parts = partitions.choose(
         matched, *geometry.reduced_size(config, case.width, case.height),

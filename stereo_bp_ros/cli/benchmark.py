@@ -9,7 +9,6 @@ within one run and quote ratios.
   stereo_bp benchmark bp --backend cuda --size 1280x720x128 --pinned --kernels
   stereo_bp benchmark sad --size 640x480x64 --size 1280x720x128
   stereo_bp benchmark tiled_bp middlebury/ --variant rows --variant bp:stereo_algorithm=bp
-  stereo_bp benchmark papers middlebury/
 
 Without a folder and without --size, synthetic streets of the sizes of the five sets of the GPU +
 CPU paper are matched. Images are in memory before, the disparity is in the caller's array after.
@@ -27,8 +26,8 @@ import platform
 from typing import Any
 
 from stereo_bp_ros import engines
-from stereo_bp_ros.cli import benchmark_papers, outputs, progress
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli import outputs, progress
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.evaluation import datasets, timing
@@ -36,7 +35,7 @@ from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.images import check_limits
 from stereo_bp_ros.types import ENGINE_STAGES
 
-HELP = 'times of cold start, stages and frames, variants in turn; the tables of the papers'
+HELP = 'times of cold start, stages and frames, variants in turn'
 NEEDS = ()
 
 PRESETS = {'bp': 'five_sets', 'tiled_bp': 'tsukuba_2019', 'sad': 'sad_venus'}
@@ -47,12 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         child = what.add_parser(name, help=f'times of {name}', description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
         _add_arguments(child)
-        child.set_defaults(measure=_time)
-    papers = what.add_parser('papers', help=benchmark_papers.HELP,
-                             description=benchmark_papers.__doc__,
-                             formatter_class=argparse.RawDescriptionHelpFormatter)
-    benchmark_papers.add_arguments(papers)
-    papers.set_defaults(measure=benchmark_papers.run)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,10 +69,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    return int(options.measure(options))
-
-
-def _time(options: argparse.Namespace) -> int:
     outputs.check_files({'--output': options.output}, (options.path, options.params_file))
     settings: dict[str, Value] = {
         **load_preset(PRESETS[options.algorithm]),

@@ -47,7 +47,8 @@ PLACES = ('everywhere', 'at the right edge', 'at the lower edge', 'in the lower 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('path', type=pathlib.Path, help='data set folder, or bag (needs rosbags)')
+    parser.add_argument('path', type=pathlib.Path,
+                        help='data set folder, or bag (needs rosbags and mcap)')
     parser.add_argument('--every', type=shared.real(0, 3600), default=0.5, metavar='SECONDS',
                         help='measure a pair so often (default 0.5); 0 = every pair')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'render a road sequence, replay it through the node, report'
-NEEDS = ('rclpy', 'rosbags')
+NEEDS = ('rclpy', 'rosbags', 'mcap')
 
 #: Share of the frames of a rendered sequence that has to be published in time: a frame comes too
 #: late where a newer one takes its place. Another process may hold a core for a moment.

@@ -4,17 +4,15 @@
   stereo_bp evaluate kitti2012/ --preset road --against sgbm,bm
   stereo_bp evaluate kitti2012/ --preset road --against road_fast --against bare:filling=none
   stereo_bp evaluate recording/ --preset road --output report/
-  stereo_bp evaluate recording/ --preset road --consistency --corridor 2.5x40 --camera-height 1.6
   stereo_bp evaluate --scenario street.yaml --json-lines
   stereo_bp evaluate --compare before/report.json after/report.json
-  stereo_bp evaluate kitti2012/ --params-file chosen.yaml
-  stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --choose downscale=2
+  stereo_bp evaluate kitti2012/ --params-file node.yaml
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --save evaluation.rrd
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
 Folders may be laid out as Middlebury (2001 to 2021), ETH3D, KITTI 2012 or 2015, DrivingStereo,
-Virtual KITTI 2, a sequence of stamped pairs, or left.png and right.png (docs/reference/files.md);
+a sequence of stamped pairs, left.png and right.png, or else by globs (docs/reference/files.md);
 a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where the data set says how many
 disparities it has, that many are searched unless --set disparity_range says otherwise; a setting
 min_depth goes by each pair's calibration in place of both. docs/reference/metrics.md defines every
@@ -41,7 +39,6 @@ from stereo_bp_ros.cli import (
     evaluate_report,
     evaluate_scale,
     evaluate_scenario,
-    evaluate_sweep,
     progress,
     viewer,
 )
@@ -50,12 +47,11 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
-from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Results, Totals, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
@@ -71,28 +67,14 @@ _log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('paths', type=pathlib.Path, nargs='*', metavar='path',
-                        help='data set folder, or bag (needs rosbags); several are judged apart '
-                             'and together')
+                        help='data set folder, or bag (needs rosbags and mcap); several are '
+                             'judged apart and together')
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
-    parser.add_argument('--explain', action='store_true',
-                        help='match nothing: list the paths that pass conditions, --choose and '
-                             '--by may have')
     parser.add_argument('--compare', type=pathlib.Path, nargs=2, metavar='REPORT',
                         help='match nothing: compare two files report.json over the same frames, '
                              'the second with the first')
-    parser.add_argument('--sweep', action='append', default=[], metavar='NAME=FROM:TO:STEP',
-                        help='match with every value of a setting, or NAME=VALUE,VALUE; several '
-                             'make a grid; resumes what --output has, and draws sweep.svg there '
-                             '(needs matplotlib)')
-    parser.add_argument('--choose', action='append', default=[], metavar='LIMIT',
-                        help="with --sweep: the best point that holds 'latency_ms.total.p99 <= "
-                             "33' or other conditions, or the point NAME=VALUE,... (default: the "
-                             'best of all)')
-    parser.add_argument('--by', default='mean.filled.bad_3_known', metavar='PATH',
-                        help='with --sweep: what is best and drawn over time (default: '
-                             'mean.filled.bad_3_known)')
     parser.add_argument('--repeat', type=shared.whole(1), default=3, metavar='N',
                         help='match each pair N times, report the median time (default 3)')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
@@ -107,16 +89,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--confidence', action='store_true',
                         help='judge the confidence, too: sparsification and AUSE; matches each '
                              'pair with truth once more')
-    parser.add_argument('--consistency', action='store_true',
-                        help='figures that need no truth: left-right consistency, photometric '
-                             'error, flicker, plane of the road; matches each pair once more, '
-                             'mirrored')
-    parser.add_argument('--corridor', type=_size_in_metres, metavar='WIDTHxLENGTH',
-                        help='count obstacles in a corridor ahead of this size in metres, and '
-                             'false ones where there is truth, e.g. 2.5x40; needs a calibration')
-    parser.add_argument('--camera-height', type=shared.real(1e-2, 1e3), metavar='METRES',
-                        help='of a level camera, for --corridor (default: the ground is found in '
-                             'the truth)')
     parser.add_argument('--focal', type=shared.real(1e-3, 1e6), metavar='PIXELS',
                         help='focal length of pairs without calibration, to score by distance '
                              'and for min_depth')
@@ -139,14 +111,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.explain:
-        evaluate_scenario.explain()
-        return 0
     if options.compare:
         return evaluate_compare.run(options)
-    if viewer.is_wanted(options) and (options.sweep or options.workers):
-        raise ValueError('--view, --web and --save exclude --sweep and --workers: pictures do '
-                         'not travel')
+    if viewer.is_wanted(options) and options.workers:
+        raise ValueError('--view, --web and --save exclude --workers: pictures do not travel')
     with viewer.opened(options) as sink:
         return _evaluate(options, sink)
 
@@ -157,8 +125,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
     if options.json_lines and (scenario is None or options.json):
         raise ValueError('--json-lines is for --scenario, and in place of --json')
-    if options.choose and not options.sweep:
-        raise ValueError('--choose is for --sweep')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
     config = MatcherConfig.from_mapping(shared.chosen_settings(options, fixed, otherwise=AUTO))
@@ -167,8 +133,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     names, others = against.chosen(options, own, config)
     method = Method(options.repeat, options.confidence, _calibration(options),
                     shared.names_range(options) or 'disparity_range' in fixed,
-                    options.consistency,
-                    (scenario.corridor if scenario else None) or _corridor(options),
                     scenario.windows if scenario else (), options.skip_unreadable,
                     options.range_from_truth, against.asks_for_rows(options, own))
     configs = {name: evaluate_scale.for_workers(options, one)
@@ -179,13 +143,10 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     if options.output:
         check_folder(options.output, ('report.json', 'report.html'),
                      (*sources.paths, options.scenario, options.params_file))
-    has_page = options.output and not options.sweep and shared.can_draw(
-        'report.html', report.MODULES)
+    has_page = options.output and shared.can_draw('report.html', report.MODULES)
     doubts = examine_inputs(sources, config, method, own)
     for finding in doubts:
         _log.warning('%s', finding)
-    if options.sweep:
-        return evaluate_sweep.run(options, method, sources)
     results = Results()
     stopped: BaseException | None = None
     with (evaluate_scale.start(options, configs, names, method, sources,
@@ -265,7 +226,7 @@ def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
                   if isinstance(one.source, pathlib.Path) and not topics.globs
                   and is_bag(one.source)]
     if recordings:
-        shared.require('rosbags')       # which folders of images do without
+        shared.require('rosbags', 'mcap')       # which folders of images do without
         from stereo_bp_ros.evaluation import bags
         for path in recordings:
             with bags.StereoBag(path, topics) as bag:
@@ -284,24 +245,6 @@ def _calibration(options: argparse.Namespace) -> Calibration | None:
     if options.focal is None:
         return None
     return Calibration(options.focal, options.baseline, 0, 0, 0)
-
-
-def _size_in_metres(text: str) -> tuple[float, float]:
-    """Type of --corridor: width and length."""
-    sides = text.lower().split('x')
-    if len(sides) != 2:
-        raise argparse.ArgumentTypeError(f'{shown(text)} is not WIDTHxLENGTH, e.g. 2.5x40')
-    width, length = (shared.real(1e-2, 1e3)(side) for side in sides)
-    return width, length
-
-
-def _corridor(options: argparse.Namespace) -> Corridor | None:
-    if options.corridor is None:
-        if options.camera_height is not None:
-            raise ValueError('--camera-height needs --corridor')
-        return None
-    width, length = options.corridor
-    return Corridor(width, length, options.camera_height)
 
 
 def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],

@@ -7,27 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.evaluate_origin import device_words, folded
+from stereo_bp_ros.cli.evaluate_origin import folded
 from stereo_bp_ros.cli.evaluate_scenario import CHOSEN
 from stereo_bp_ros.errors import printable
-from stereo_bp_ros.evaluation.comparison import (
-    DRAWS,
-    SHARE,
-    SIGNIFICANT,
-    Comparison,
-    Difference,
-    compare,
-    devices_of,
-    read_report,
-)
-
-#: What JSON tells of either report.
-ABOUT = ('source', 'date', 'matcher', 'backend', 'devices', 'repeat', 'workers', 'searched')
+from stereo_bp_ros.evaluation.comparison import DRAWS, SHARE, SIGNIFICANT, compare, read_report
 
 #: Options that match something, and their values where the command line does not name them.
 REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
-           'confidence': False, 'consistency': False, 'corridor': None, 'json_lines': False,
-           'sweep': [], 'choose': [], 'workers': 0, 'view': False,
+           'confidence': False, 'json_lines': False, 'workers': 0, 'view': False,
            'web': None, 'save': None, 'skip_unreadable': False}
 
 
@@ -42,59 +29,36 @@ def run(options: argparse.Namespace) -> int:
                 name, '--' + name.replace('_', '-'))
             raise ValueError(f'--compare matches nothing: {words} does not go with it')
     shared.require('scipy')
-    a, b = options.compare
-    reports = {'A': read_report(a), 'B': read_report(b)}
-    comparison = compare(*reports.values())
+    found = compare(*map(read_report, options.compare))
+    a, b = map(str, options.compare)
     if options.json:
-        about = {name.lower(): {key: report.get(key) for key in ABOUT}
-                 for name, report in reports.items()}
-        shared.print_json({'a': str(a), 'b': str(b), 'about': about, **comparison.to_dict()})
-    else:
-        _print(f'A = {a}, B = {b}, {comparison.frames} frames', comparison)
-        for name, report in reports.items():
-            shared.say(*folded([_origin(name, report)]))
-    return 0
-
-
-def _origin(name: str, report: Mapping[str, Any]) -> str:
-    """A report in a line; an older one does not say what has computed it."""
-    words = device_words(devices_of(report)) or report.get('backend')
-    return printable(f'{name}: {report.get("matcher")} on {words}, repeat {report.get("repeat")}, '
-                     f'{report.get("date")}, {report.get("source")}')
-
-
-def _print(title: str, comparison: Comparison) -> None:
+        shared.print_json({'a': a, 'b': b, **found})
+        return 0
+    frames, least = found['frames'], 2 / 2 ** found['frames']
     columns = ['figure', 'A', 'B', 'B - A', f'{100 * SHARE:g} % interval', 'p', 'change', 'n']
-    rows = [_row(one) for one in comparison.differences]
     # How many frames have a figure is left out first where the terminal has no room.
-    shared.print_table(title, columns, rows, ranks=[0] * 7 + [1])
+    shared.print_table(f'A = {a}, B = {b}, {frames} frames', columns,
+                       list(map(_row, found['figures'])), ranks=[0] * 7 + [1])
     shared.say(*folded([
         f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: random '
         f'signs of the differences, two-sided: all signs, or {DRAWS} of many. '
         'n: frames that have the figure in both. filled: every hole has got a disparity of '
         'the background; valid, density and EPE: of the map as published. Time: median of the '
         'runs.']))
-    least = 2 / 2 ** comparison.frames
     if least > SIGNIFICANT:
-        shared.say(f'{comparison.frames} frames are too few for a change: p is at least '
-                   f'{least:g}.')
-    if comparison.worst:
-        kind = comparison.worst_of
-        shared.print_table(f'Frames whose {kind.words} got worse most', [
-            'frame', 'A', 'B', 'B - A'], [
-            [one.name, *(f'{value:.2f} {kind.unit}' for value in (one.a, one.b)),
-             f'{one.b - one.a:+.2f} {kind.unit}'] for one in comparison.worst])
-    for key, both in comparison.changed.items():
+        shared.say(f'{frames} frames are too few for a change: p is at least {least:g}.')
+    for key, both in found['changed'].items():
         shared.say('{}: {} in A, {} in B'.format(printable(key), *map(printable, both)))
+    return 0
 
 
-def _row(one: Difference) -> list[str]:
-    if one.a is None or one.b is None or one.difference is None or one.p is None:
-        return [one.kind.words, '-', '-', '-', '-', '-', '', '0']
-    return [one.kind.words, f'{one.a:.2f}', f'{one.b:.2f}',
-            f'{_signed(one.difference)} {one.kind.unit}',
-            ', '.join(map(_signed, one.interval or ())) or '-', f'{one.p:.2g}', one.change,
-            str(one.frames)]
+def _row(one: Mapping[str, Any]) -> list[str]:
+    if not one['frames']:
+        return [one['figure'], '-', '-', '-', '-', '-', '', '0']
+    return [one['figure'], f'{one["a"]:.2f}', f'{one["b"]:.2f}',
+            f'{_signed(one["difference"])} {one["unit"]}',
+            ', '.join(map(_signed, one['interval'] or ())) or '-', f'{one["p"]:.2g}',
+            one['change'], str(one['frames'])]
 
 
 def _signed(value: float) -> str:

@@ -85,10 +85,10 @@ def _ranges(summary: Mapping[str, Any]) -> str:
         return ''
     text = (next(iter(words.values())) if len(set(words.values())) == 1
             else '; '.join(f'{name} {one}' for name, one in words.items()))
-    return text + (f' ({whose_range(summary["method"])})' if 'method' in summary else '')
+    return text + (f' ({_whose_range(summary["method"])})' if 'method' in summary else '')
 
 
-def whose_range(method: Mapping[str, Any]) -> str:
+def _whose_range(method: Mapping[str, Any]) -> str:
     """Who says how far is searched, of ``method_of``."""
     return ('as the settings say' if method['own_range'] else
             'as the data set says, else the settings')

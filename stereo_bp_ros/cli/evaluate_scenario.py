@@ -7,11 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.conditions import EVERY, FORM, Verdict, known_paths
-from stereo_bp_ros.evaluation.regions import REGIONS
+from stereo_bp_ros.evaluation.conditions import Verdict
 from stereo_bp_ros.evaluation.results import PERFORMANCE
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 
@@ -33,14 +30,7 @@ def choose(options: argparse.Namespace) -> Scenario:
     options.preset = scenario.preset or None
     # The presets of --against have this option's back end.
     options.backend = options.backend or scenario.settings.get('backend')
-    if scenario.corridor and (options.corridor or options.camera_height):
-        raise ValueError('--corridor and the corridor of --scenario exclude each other')
-    text = scenario.asks('corridor')
-    if text and not (scenario.corridor or options.corridor):
-        raise ValueError(f'the condition {shown(text)} needs a corridor: give the scenario one, '
-                         'or --corridor')
-    options.confidence |= bool(scenario.asks('confidence'))
-    options.consistency |= bool(scenario.asks('consistency'))
+    options.confidence |= scenario.judges_confidence
     options.against = list(scenario.against)
     options.repeat, options.limit = scenario.repeat, scenario.limit
     return scenario
@@ -72,7 +62,7 @@ def print_verdicts(scenario: Scenario, verdicts: Sequence[Verdict]) -> None:
     """A table on standard output, and a last line."""
     shared.print_table(f'Conditions of {scenario.path.name}', [
         'condition', 'value', 'limit', 'frames', 'result'], [
-        [one.condition.text, number_text(one.value), number_text(one.limit), str(one.frames),
+        [one.condition.text, _number(one.value), _number(one.condition.number), str(one.frames),
          'pass' if one.passed else 'FAIL'] for one in verdicts])
     for one in verdicts:
         if one.reason:
@@ -82,24 +72,6 @@ def print_verdicts(scenario: Scenario, verdicts: Sequence[Verdict]) -> None:
                f'all {len(verdicts)} conditions hold')
 
 
-def number_text(value: float | None) -> str:
+def _number(value: float | None) -> str:
     """Of any size, without an exponent."""
     return '-' if value is None else f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
-
-
-def explain() -> None:
-    """Print the paths of pass conditions, with what each figure is."""
-    meanings = tables.meanings()
-    keys = sorted(meanings, key=len, reverse=True)
-    rows = []
-    for path in known_paths(regions=('REGION',)):
-        if path.startswith(EVERY):
-            continue
-        words, unit = next((meanings[key] for key in keys if path.endswith(f'.{key}')), ('', ''))
-        rows.append([path, words, unit or ('ms' if 'ms' in path else '')])
-    shared.print_table('Paths of the JSON report', ['path', 'figure', 'unit'], rows, is_text=True)
-    shared.say(
-        f'A condition: {FORM}.', f'REGION: {", ".join(REGIONS)}, class_NAME or a range of '
-        'distances in metres, for instance 10_50_m or 32_inf_m.',
-        f'{EVERY}PATH: every frame, with the paths behind mean. or all. (score. there).',
-        'against.NAME.PATH: another matcher. by_input.NAME.PATH: one of several inputs.')

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.evaluation import consistency, depth_errors, metrics, obstacles
+from stereo_bp_ros.evaluation import depth_errors, metrics
 from stereo_bp_ros.evaluation.conditions import look_up
 from stereo_bp_ros.evaluation.report import Table
 from stereo_bp_ros.evaluation.results import Result, Summary, Totals
@@ -77,11 +77,6 @@ DEPTH_COLUMNS = (
 SPARSIFICATION_COLUMNS = tuple(Column(heading, key, decimals=3) for heading, key in (
     ('area', 'area'), ('oracle', 'oracle_area'), ('AUSE', 'ause')))
 
-DETECTION_COLUMNS = (
-    Column('obstacles', 'there', decimals=0), Column('seen\n%', 'seen'),
-    Column('smallest\nseen, m', 'smallest_seen_m'),
-    Column('largest\nmissed, m', 'largest_missed_m'))
-
 
 @dataclasses.dataclass(frozen=True)
 class FrameTable:
@@ -135,11 +130,8 @@ def frame_table(results: Collection[Result], totals: Totals, unread_truth: bool 
 
 def meanings() -> dict[str, tuple[str, str]]:
     """Words and unit of every figure in JSON; those of a part have its name before a point."""
-    parts = {'depth': depth_errors.MEANINGS, 'consistency': consistency.MEANINGS,
-             'obstacles': obstacles.MEANINGS}
     return {**metrics.meanings(),
-            **{f'{part}.{key}': meaning for part, known in parts.items()
-               for key, meaning in known.items()}}
+            **{f'depth.{key}': meaning for key, meaning in depth_errors.MEANINGS.items()}}
 
 
 def further_tables(totals: Mapping[str, Summary]) -> list[Table]:
@@ -151,12 +143,7 @@ def further_tables(totals: Mapping[str, Summary]) -> list[Table]:
         _by_part(f'Error in metres, mean of {frames}', 'distance', _distances(totals),
                  DEPTH_COLUMNS, totals),
         _by_part(f'Sparsification, mean of {frames}', 'error', _sparsified(totals),
-                 SPARSIFICATION_COLUMNS, totals),
-        _by_figure(f'Without truth, mean of {frames}', totals, 'consistency',
-                   consistency.MEANINGS),
-        _by_figure(f'Obstacles ahead, mean of {frames}', totals, 'obstacles', obstacles.MEANINGS),
-        _by_part(f'Obstacles of the truth, all {frames}', 'distance', _detections(totals),
-                 DETECTION_COLUMNS, totals)) if table.rows]
+                 SPARSIFICATION_COLUMNS, totals)) if table.rows]
 
 
 Parts = Sequence[tuple[str, Callable[[Summary], Mapping[str, Any]]]]
@@ -199,15 +186,6 @@ def _distances(totals: Mapping[str, Summary]) -> Parts:
         for name, part in parts.items() if part.depth is not None and part.published.known]
 
 
-def _detections(totals: Mapping[str, Summary]) -> Parts:
-    """Distances of the obstacles of the truth, of all frames together."""
-    names = {name for total in totals.values() if total.pooled.obstacles is not None
-             for name in total.pooled.obstacles.by_distance}
-    return [(name, lambda total, name=name: (               # type: ignore[misc]
-        total.pooled.obstacles.by_distance[name].as_dict()))
-        for name in sorted(names, key=lambda name: float(name.split('_')[0]))]
-
-
 def _sparsified(totals: Mapping[str, Summary]) -> Parts:
     """What a confidence sorts, where any was judged."""
     if not any(total.mean.get('sparsification') for total in totals.values()):
@@ -215,15 +193,6 @@ def _sparsified(totals: Mapping[str, Summary]) -> Parts:
     return [(words, lambda total, key=key: (                # type: ignore[misc]
         (total.mean.get('sparsification') or {}).get(key) or {}))
         for key, words in (('bad_3', 'bad-3, %'), ('mae', 'EPE, px'))]
-
-
-def _by_figure(title: str, totals: Mapping[str, Summary], part: str,
-               known: Mapping[str, tuple[str, str]]) -> Table:
-    """A column a matcher, and a row each figure that any frame has; means of frames."""
-    means = [total.mean.get(part) or {} for total in totals.values()]
-    rows = [[f'{words}, {unit}' if unit else words, *map(Column('', key).cell, means)]
-            for key, (words, unit) in known.items()]
-    return Table(title, ['', *totals], [row for row in rows if set(row[1:]) != {'-'}])
 
 
 def region_words(region: str) -> str:

@@ -90,7 +90,6 @@ def _print_memory(options: argparse.Namespace, config: MatcherConfig, memory: di
             (a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],
              f'{a["bytes"] / 2**20:.2f}') for a in memory['arrays']])
     shared.say(*_partitions_text(memory['partitions']).split('\n'))
-    shared.say(f'Tuning (stereo_bp tune): {memory["tuning"]}.')
 
 
 def _print_differences(options: argparse.Namespace, config: MatcherConfig) -> int:
@@ -196,8 +195,6 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
             'width': cut.width, 'height': cut.height, 'padding': cut.padding,
             'computed_share': cut.nodes / (width * height),
             'kept': [part.kept._asdict() for part in cut.partitions]},
-        'tuning': (backend.tools.tuning_state(plan) if backend.tools
-                   else f'the {backend.name} back end has nothing to tune'),
         'arrays': [{'name': a.name, 'shape': list(a.shape), 'dtype': a.dtype, 'bytes': a.nbytes}
                    for a in plan.memory.arrays],
         'total_bytes': plan.memory.total,

@@ -12,7 +12,7 @@ from stereo_bp_ros import __version__
 from stereo_bp_ros.engines import host_memory
 
 PACKAGES = ('numpy', 'opencv-python-headless', 'opencv-python', 'numba', 'llvmlite', 'tbb',
-            'cupy-cuda12x', 'cupy-cuda13x', 'rosbags', 'rclpy')
+            'cupy-cuda12x', 'cupy-cuda13x', 'rosbags', 'mcap', 'rclpy')
 
 
 def origin() -> dict[str, Any]:

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """Entry point of ``stereo_bp``: finds the verb and runs it."""
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import ModuleType
 
-VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', 'param', 'info',
-         'demo', 'render', 'sensitivity', 'calibrate-check', 'completion')
+VERBS = ('match', 'evaluate', 'benchmark', 'replay', 'view', 'status', 'param', 'info', 'demo',
+         'render', 'calibrate-check')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
-INTERRUPTED = 130
+
+#: What Python says where the system starts no thread: of a RuntimeError that has no other mark.
+NO_THREAD = "can't start new thread"
 
 #: Seconds until an interruption that was lost comes again.
 AGAIN = 0.05
@@ -85,9 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         if '_ARGCOMPLETE' in os.environ:
-            _complete(os.environ.get('COMP_LINE', '').split())
+            with contextlib.suppress(ImportError):
+                import argcomplete
+                argcomplete.autocomplete(build_parser())    # the shell asks at TAB; ends here
         process.open_standard_streams()
         status = main(sys.argv[1:])
+        process.end_by_interruption()   # what the interpreter does at the end is no one's to catch
         if 'rclpy' in sys.modules:
             process.end_despite_faults(status)
         return status
@@ -103,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = 'stereo_bp'
     try:
         try:
+            process.raise_interruptions()
             host_memory.check_address_space()
             options = _parse(list(arguments))
             program = f'stereo_bp {options.verb}'
@@ -116,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return process.INTERRUPTED
     except UsageError as error:
         program, message = error.program, str(error)
     except (StereoError, ValueError, OSError) as error:
@@ -127,6 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f'a warning is an error here (-W, PYTHONWARNINGS): {error}'
     except MemoryError as error:
         message = f'there is not enough memory: {error}'
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        message = f'there is not enough memory, or a limit of processes is reached: {error}'
     print(f'{program}: {one_line(message)}', file=sys.stderr)
     try:
         sys.stdout.flush()
@@ -158,18 +169,6 @@ def interruptions_kept() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = previous
-
-
-def _complete(line: Sequence[str]) -> None:
-    """Answer a shell at TAB: by the modules of one verb alone, which takes half of the time."""
-    with contextlib.suppress(ImportError):
-        from stereo_bp_ros.cli import completion
-        verb = line[1] if len(line) > 1 else ''
-        if verb in VERBS:
-            completion.complete(build_parser(verb))
-        parser = Parser(prog='stereo_bp')
-        parser.add_argument('verb', choices=VERBS)
-        completion.complete(parser)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

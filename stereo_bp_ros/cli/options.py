@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import importlib.util
 import json
@@ -18,7 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from stereo_bp_ros import engines, transport
+from stereo_bp_ros import atomic_files, engines, transport
 from stereo_bp_ros.config import (
     MatcherConfig,
     NodeConfig,
@@ -33,7 +34,7 @@ from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE
 from stereo_bp_ros.config.stereo_image_proc import HINTS, hint
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown, visible
 from stereo_bp_ros.evaluation import metrics
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.evaluation.bag_topics import MAX_SCALE, Globs, StereoTopics
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +50,10 @@ ROS_PARAMETERS = ('preset', *OF_ANY_NODE)
 #: What some verbs need beyond the package's own requirements, and how it is installed.
 REMEDIES = {
     'rosbags': "pip install rosbags, or the extra 'evaluation' of this package",
+    'mcap': "pip install mcap, or the extra 'evaluation' of this package",
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
     'scipy': "pip install scipy, or the extra 'evaluation' of this package",
     'jinja2': "pip install jinja2, or the extra 'evaluation' of this package",
-    'argcomplete': "pip install argcomplete, or the extra 'evaluation' of this package",
     'rerun': "pip install rerun-sdk, or the extra 'view' of this package (Python 3.11 and NumPy 2 "
              'or later; an environment of its own will do)',
     'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",
@@ -175,21 +176,32 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_glob_options(parser: argparse.ArgumentParser) -> None:
-    """--left-glob and --right-glob."""
+    """--left-glob, --right-glob, --truth-glob and --truth-scale."""
     for side, other in (('left', 'right'), ('right', 'left')):
         parser.add_argument(f'--{side}-glob', default='', metavar='PATTERN',
                             help=f"{side} images in a folder, e.g. 'cam_{side[0]}/*.png'; pairs "
-                                 f'by the order of their names; with --{other}-glob')
+                                 f'by the numbers in their names; with --{other}-glob')
+    parser.add_argument('--truth-glob', default='', metavar='PATTERN',
+                        help='their truths: PFM, or images of disparity (default: disparity/ with '
+                             'the names of the left images)')
+    parser.add_argument('--truth-scale', type=real(1e-3, MAX_SCALE), metavar='LEVELS',
+                        help='grey levels per pixel of disparity of these images (default: 256 '
+                             'for 16 bits)')
 
 
-def chosen_globs(options: argparse.Namespace) -> tuple[str, str] | None:
-    """Patterns of left and right images; None: the command line names none.
+def chosen_globs(options: argparse.Namespace) -> Globs | None:
+    """Patterns of images and truths; None: the command line names none.
 
-    :raises ValueError: it names one.
+    :raises ValueError: it names one of those that need each other.
     """
     if bool(options.left_glob) != bool(options.right_glob):
         raise ValueError('--left-glob and --right-glob go together')
-    return (options.left_glob, options.right_glob) if options.left_glob else None
+    if options.truth_glob and not options.left_glob:
+        raise ValueError('--truth-glob needs --left-glob and --right-glob')
+    if options.truth_scale and not options.truth_glob:
+        raise ValueError('--truth-scale needs --truth-glob')
+    return Globs(options.left_glob, options.right_glob, options.truth_glob,
+                 options.truth_scale) if options.left_glob else None
 
 
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
@@ -327,9 +339,10 @@ def print_json(report: Mapping[str, Any]) -> None:
 
 def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
     """One JSON document into a file."""
-    with path.open('w', encoding='utf-8') as file:      # piece by piece: it may be large
-        json.dump(report, file, indent=2, allow_nan=False)
-        file.write('\n')
+    with atomic_files.opened(path) as file:     # piece by piece: it may be large
+        text = codecs.getwriter('utf-8')(file)
+        json.dump(report, text, indent=2, allow_nan=False)
+        text.write('\n')
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,

@@ -1,10 +1,10 @@
 """Render a drive along a street: stereo pairs with exact truth, for `stereo_bp evaluate`.
 
-Weather, light, sensors and errors of calibration have known sizes, and the truth is always that
-of the surfaces, seen by a perfect pair of cameras. The same options and seed give the same files.
+Noise, exposure, blur and errors of calibration have known sizes, and the truth is always that of
+a perfect pair of cameras. The same options and seed give the same files.
 
   stereo_bp render --output street/
-  stereo_bp render --output fog/ --weather fog --visibility 50 --frames 20
+  stereo_bp render --output noisy/ --noise 8 --frames 20
   stereo_bp render --output pitched/ --street hard --pitch 0.1
   stereo_bp evaluate pitched/ --preset road
 """
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from stereo_bp_ros import files
+from stereo_bp_ros import atomic_files, files
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
 from stereo_bp_ros.errors import shown
@@ -28,7 +28,7 @@ from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS
 from stereo_bp_ros.evaluation.scenes.renderer import SceneFrame
 
-HELP = 'render pairs of a street with exact truth: weather, night, errors of calibration'
+HELP = 'render pairs of a street with exact truth: noise, exposure, errors of calibration'
 NEEDS = ()
 
 MAX_SIDE = 8192
@@ -50,32 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         dest='rate_hz',
                         help='pairs a second, at a speed of 8 m/s (default 10)')
     parser.add_argument('--seed', type=shared.whole(0), default=1, metavar='S',
-                        help='another street, traffic, noise and dirt (default 1)')
+                        help='another street, traffic and noise (default 1)')
     parser.add_argument('--street', choices=('plain', 'hard'), default='plain',
-                        help='hard has fences, poles, a slope, mirroring vehicles, glare, noise '
-                             'and another exposure (default: plain)')
-    parser.add_argument('--weather', choices=tuple(scenes.WEATHER), default='clear',
-                        help='rain: an overcast sky, --wet 0.6 --drops 12 --visibility 1000; '
-                             'fog: --visibility 100 (default: clear)')
-    group = parser.add_argument_group('sky, weather and light')
-    group.add_argument('--sky', choices=('clouds', *scenes.PLAIN_SKIES),
-                       help='clouds, one grey level, or so bright that it is white '
-                            f'(default: clouds; hard: {hard["sky"]})')
-    _number(group, '--visibility', 'visibility_m', 'METRES', 1, 100000,
-            'fog in which 5 per cent of the contrast are left so far away (default: no fog)')
-    _number(group, '--wet', 'wetness', 'SHARE', 0, 1,
-            f'water on the road, which mirrors, 0 to 1 (default 0; hard: {hard["wetness"]})')
-    _number(group, '--night', 'daylight', 'SHARE', 0.001, 1,
-            'daylight that is left, 0.001 to 1: the picture gets darker and the noise stronger by '
-            'its root (default 1)')
-    _number(group, '--glare', 'glare', 'LEVELS', 0, 255,
-            'grey levels of a soft bright spot, elsewhere in the right image (default 0; hard: '
-            f'{hard["glare"]:g})')
+                        help='hard has fences, poles, a slope, a white sky, noise and another '
+                             'exposure (default: plain)')
+    parser.add_argument('--sky', choices=('clouds', *scenes.PLAIN_SKIES),
+                        help='clouds, one grey level, or so bright that it is white '
+                             f'(default: clouds; hard: {hard["sky"]})')
     group = parser.add_argument_group('cameras')
-    group.add_argument('--drops', type=shared.whole(0, 10000), metavar='N',
-                       help='drops of rain on the glass of each camera (default 0)')
-    _number(group, '--dirt', 'dirt', 'SHARE', 0, 1,
-            'part of each picture behind dirt, 0 to 1, elsewhere in the right one (default 0)')
     _number(group, '--noise', 'noise_sigma', 'SIGMA', 0, 255,
             f'sensor noise, grey levels (default 1; hard: {hard["noise_sigma"]:g})')
     _number(group, '--exposure', 'exposure_gain', 'GAIN', 0.01, 100,
@@ -111,8 +93,17 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f'{folder} is a file: name a folder')
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f'{folder} is not empty: name another folder, or remove it')
-    folder.mkdir(parents=True, exist_ok=True)
     progress.tell(f'rendering {options.frames} pairs')
+    with atomic_files.folder(folder) as made:
+        _write(made, sequence, options)
+    shared.say(f'{folder}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
+               f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, '
+               f'baseline {sequence.baseline_m:g} m')
+    return 0
+
+
+def _write(folder: pathlib.Path, sequence: scenes.RoadSequence, options: argparse.Namespace
+           ) -> None:
     sets = {}
     with progress.Bar('render') as bar:
         for frame in bar.track(scenes.render(sequence, workers_for(options.frames)),
@@ -123,11 +114,7 @@ def run(options: argparse.Namespace) -> int:
             sets[name] = {'disparities': options.disparities,
                           'disparity_scale': int(files.KITTI_SCALE), 'stamp_ns': frame.stamp_ns}
     shared.write_json(folder / 'scene.json', dataclasses.asdict(sequence))
-    (folder / 'sets.yaml').write_text(yaml.safe_dump(sets, sort_keys=False), encoding='utf-8')
-    shared.say(f'{folder}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
-               f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, '
-               f'baseline {sequence.baseline_m:g} m')
-    return 0
+    atomic_files.write_text(folder / 'sets.yaml', yaml.safe_dump(sets, sort_keys=False))
 
 
 def _write_frame(frame: SceneFrame, sequence: scenes.RoadSequence, folder: pathlib.Path) -> None:
@@ -142,9 +129,9 @@ def _write_frame(frame: SceneFrame, sequence: scenes.RoadSequence, folder: pathl
     files.write_pfm(folder / 'disparity.pfm', frame.disparity)
     focal = sequence.focal_px
     for side, x in (('left', 0.0), ('right', -focal * sequence.baseline_m)):
-        (folder / f'P_{side}.txt').write_text(
-            f'{focal!r} 0 {sequence.cx!r} {x!r}\n0 {focal!r} {sequence.cy!r} 0\n0 0 1 0\n',
-            encoding='utf-8')
+        atomic_files.write_text(
+            folder / f'P_{side}.txt',
+            f'{focal!r} 0 {sequence.cx!r} {x!r}\n0 {focal!r} {sequence.cy!r} 0\n0 0 1 0\n')
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -166,7 +153,7 @@ def workers_for(frames: int) -> int:
 
 
 def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
-    """The drive that the command line describes: the street's options, the weather's, its own.
+    """The drive that the command line describes: the street's options, and its own.
 
     :raises ValueError: there is no such picture.
     """

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'publish a bag or an image folder to the node, and report its answers'
-NEEDS = ('rclpy', 'rosbags')
+NEEDS = ('rclpy', 'rosbags', 'mcap')
 
 _log = logging.getLogger(__name__)
 
@@ -128,8 +128,13 @@ def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
         with _watching(sink, node, options.wait), progress.Bar('replay') as bar:
             task = bar.add_task(f'Replaying {source.name}',
                                 total=source.pairs * options.loop or None)
-            report = player.play(options.loop,
-                                 lambda pairs: bar.update(task, completed=pairs))
+
+            def show(pairs: int) -> None:
+                bar.update(task, completed=pairs)
+                if sink:
+                    sink.check()
+
+            report = player.play(options.loop, show)
     finally:
         rclpy.try_shutdown()
     figures: dict[str, Any] = {

@@ -17,7 +17,7 @@ from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
-from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.conditions import DELIVERY, judge
@@ -88,14 +88,13 @@ def _scenario(options: argparse.Namespace) -> Scenario:
             words = 'a path' if name == 'path' else f'--{name.replace("_", "-")}'
             raise ValueError(f'{words} and --scenario exclude each other: the scenario says it')
     scenario = read_scenario(options.scenario)
-    for key in ('against', 'limit', 'corridor'):
+    for key in ('against', 'limit'):
         if getattr(scenario, key):
             raise ValueError(f'the scenario {scenario.path} has {key}, which a run through the '
                              'node cannot have')
-    for what in ('confidence', 'consistency', 'corridor'):
-        if text := scenario.asks(what):
-            raise ValueError(f'the condition {shown(text)} is for evaluate: no run through the '
-                             f'node has --{what}')
+    if scenario.judges_confidence:
+        raise ValueError(f'the scenario {scenario.path} has conditions on sparsification, which '
+                         'a run through the node cannot have')
     options.path, options.preset = options.scenario, scenario.preset or None
     return scenario
 

@@ -1,8 +1,9 @@
 """Options that show what a verb computes, and the viewer behind them: Rerun's own program.
 
-It is a process of its own, which listens on 127.0.0.1 unless --host says otherwise and sends no
-usage data. Its page for browsers would send them, and cannot be told not to: the page is handed on
-with a policy that forbids the browser to connect to others.
+It is a process of its own, which sends no usage data and answers whoever finds it, by any name. So
+it listens on an address of this machine that is chosen at random, and browsers get its page and
+data at --web, which refuses pages of other sites. The page would send usage data, and cannot be
+told not to: it is handed on with a policy that forbids the browser to connect to others.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import errno
 import http.client
 import http.server
 import importlib.util
+import ipaddress
 import json
 import os
 import pathlib
 import re
-import shutil
+import secrets
 import signal
 import socket
 import subprocess
@@ -49,16 +51,31 @@ _libc = ctypes.CDLL(None)
 
 POLICY = ("default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; "
           "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-          "connect-src 'self' http://{data}")
-"""What a browser may do for the viewer's page: connect to the data of this viewer alone."""
+          "connect-src 'self'")
+"""What a browser may do for the viewer's page: connect to this viewer alone."""
+
+#: Address that stands for all addresses of this machine.
+EVERY = '0.0.0.0'
+
+Place = tuple[str, int]
+"""Address and port."""
+
+#: Headers that say who speaks to whom, and how: those of the other connection are its own.
+OF_ONE_CONNECTION = {'connection', 'cookie', 'date', 'host', 'keep-alive', 'origin', 'referer',
+                     'server', 'transfer-encoding'}
+
+#: Of a request for frames, which has a few bytes.
+MAX_REQUEST_BYTES = 2**20
+
+PART_BYTES = 2**16
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """--view, --web, --save and what belongs to them."""
     group = parser.add_argument_group('to see it in Rerun (extra view)')
     group.add_argument('--view', action='store_true', help='open the viewer in a window')
-    group.add_argument('--web', type=shared.whole(1, 65534), metavar='PORT',
-                       help='serve the view to a browser at this port, and its data at the next')
+    group.add_argument('--web', type=shared.whole(1, 65535), metavar='PORT',
+                       help='serve the view to a browser at this port')
     group.add_argument('--save', type=pathlib.Path, metavar='FILE',
                        help='record the view, .rrd: stereo_bp view FILE opens it')
     group.add_argument('--host', default=LOCAL, metavar='ADDRESS',
@@ -144,14 +161,10 @@ class Viewer:
                                       or os.environ.get('WAYLAND_DISPLAY')):
             raise StereoError('there is no display (DISPLAY, WAYLAND_DISPLAY) for the viewer: '
                               '--web PORT serves it to a browser, --save FILE records it')
-        self._address = LOCAL if self._web is None else self._host
-        self._port = _free_port(self._address, 0 if self._web is None else self._web + 1)
-        self.url = f'rerun+http://{self._name}:{self._port}/proxy'
-
-    @property
-    def _name(self) -> str:
-        """By which a browser knows the host."""
-        return socket.gethostname() if self._address in ('0.0.0.0', '::') else self._address
+        # A page of another site can reach every port of 127.0.0.1, and try them all.
+        self._address = '127.' + '.'.join(str(1 + secrets.randbelow(254)) for _ in range(3))
+        self._port = _free_port(self._address)
+        self.url = f'rerun+http://{self._address}:{self._port}/proxy'
 
     def __enter__(self) -> Viewer:
         with contextlib.ExitStack() as stack:
@@ -178,11 +191,11 @@ class Viewer:
         page, ports = None, [self._port]
         if self._web is not None:
             inner = _free_port(self._address)
-            page = _Page(self._address, self._web, inner, self._name, self._port)
+            page = _Page(self._host, self._web, (self._address, inner),
+                         (self._address, self._port))
             stack.callback(page.server_close)
             ports.append(inner)
-            command += ['--serve-web', '--web-viewer-port', str(inner), '--cors-allow-origin',
-                        f'http://{self._name}:{self._web}']
+            command += ['--serve-web', '--web-viewer-port', str(inner)]
         # In a group of its own: Ctrl-C is this process's to judge. It ends with this process.
         self._process = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -194,7 +207,8 @@ class Viewer:
         if page:
             threading.Thread(target=page.serve_forever, daemon=True, name='page').start()
             stack.callback(page.shutdown)
-            say(f'the view is at http://{self._name}:{self._web}')
+            name = socket.gethostname() if self._host == EVERY else self._host
+            say(f'the view is at http://{name}:{self._web}')
 
     def _refuse_analytics(self) -> None:
         """As ``rerun analytics disable``, for this process alone; the command counts itself."""
@@ -211,10 +225,10 @@ class Viewer:
             if self._process.poll() is not None:
                 raise self._failure()
             with contextlib.suppress(OSError), socket.create_connection(
-                    (self._name, port), 1):
+                    (self._address, port), 1):
                 return
             time.sleep(0.05)
-        raise StereoError(f'the viewer does not answer at {self._name}:{port} within '
+        raise StereoError(f'the viewer does not answer at {self._address}:{port} within '
                           f'{START_LIMIT_S:g} s')
 
     def _failure(self) -> StereoError:
@@ -252,68 +266,121 @@ class Viewer:
             self.check()
 
 
-def _free_port(host: str, port: int = 0) -> int:
-    """This port, or any that is free.
-
-    :raises StereoError: it is taken, or the address is not this machine's.
-    """
+def _free_port(address: str) -> int:
+    """Any that is free."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise _taken(host, port, error) from error
+        probe.bind((address, 0))
         return int(probe.getsockname()[1])
 
 
 def _taken(host: str, port: int, error: OSError) -> StereoError:
-    remedy = {errno.EADDRINUSE: 'choose another, or end who has it',
+    remedy = {errno.EADDRINUSE: 'choose another, or stop the process that uses it',
               errno.EACCES: 'choose one above 1023'}.get(error.errno or 0)
     if remedy is None:
         return StereoError(f'nothing can be served at {shown(host)} ({error.strerror}): --host '
                            'takes an address of this machine')
-    return StereoError(f'port {port} of {host} cannot be served ({error.strerror}): --web takes '
-                       f'its port and the next one; {remedy}')
+    return StereoError(f'port {port} of {host} cannot be served ({error.strerror}): {remedy}')
 
 
 class _Page(http.server.ThreadingHTTPServer):
-    """Hands the viewer's page on with ``POLICY``, and has it open the data of this viewer."""
+    """Hands the viewer's page on with ``POLICY``, and its data: the one way in for browsers.
+
+    A page of another site may give its own name the address of this machine. So only requests by
+    a name of this machine are answered, and only those of this page itself.
+
+    :param host: address or name of this machine to listen on.
+    :param pages: where the viewer's page is, address and port.
+    :param data: where its data are.
+    """
 
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, inner: int, name: str, data_port: int) -> None:
-        self.inner = (name, inner)
-        data = f'{name}:{data_port}'
-        self.policy = POLICY.format(data=data)
-        self.home = '/?' + urllib.parse.urlencode({
-            'url': f'rerun+http://{data}/proxy', 'hide_welcome_screen': 1})
+    def __init__(self, host: str, port: int, pages: Place, data: Place) -> None:
+        self.pages, self.data = pages, data
         try:
             super().__init__((host, port), _Request)
         except OSError as error:
             raise _taken(host, port, error) from error
+        self._names = own_names(host, str(self.server_address[0]))
+
+    def is_own(self, host: str) -> bool:
+        """Whether the header Host has a name that is answered; a tunnel may have another port."""
+        found = re.fullmatch(r'([^:]+)(:[0-9]{1,5})?', host)
+        if not found:
+            return False
+        with contextlib.suppress(ValueError):
+            # An address is no name that another site could lead here.
+            if EVERY in self._names and ipaddress.IPv4Address(found[1]):
+                return True
+        return found[1] in self._names
+
+
+def own_names(host: str, address: str) -> set[str]:
+    """Names by which a browser may ask for what listens on an address of this machine.
+
+    :param host: what the user calls the address.
+    """
+    names = {host.lower(), address}
+    if address == EVERY or ipaddress.ip_address(address).is_loopback:
+        names.add('localhost')
+    if not ipaddress.ip_address(address).is_loopback:
+        own = socket.gethostname().lower()
+        names |= {own, f'{own}.local', socket.getfqdn().lower()}
+    return names
 
 
 class _Request(http.server.BaseHTTPRequestHandler):
     server: _Page
 
+    def parse_request(self) -> bool:
+        """Refuse what is not asked for by the page itself, whatever the method."""
+        if not super().parse_request():
+            return False
+        hosts = [one.lower() for one in self.headers.get_all('Host', ())]
+        origins = [one.lower() for one in self.headers.get_all('Origin', ())]
+        if len(hosts) != 1 or not self.server.is_own(hosts[0]):
+            self.send_error(http.HTTPStatus.MISDIRECTED_REQUEST, 'not a name of this view')
+        elif set(origins) - {f'http://{hosts[0]}'}:
+            self.send_error(http.HTTPStatus.FORBIDDEN, 'not the page of this view')
+        else:
+            self._host = hosts[0]
+            return True
+        return False
+
     def do_GET(self) -> None:
-        if self.path == '/':
-            self.send_response(302)
-            self.send_header('Location', self.server.home)
-            self.end_headers()
+        if self.path != '/':
+            self._hand_on(self.server.pages, timeout_s=START_LIMIT_S)
             return
-        inner = http.client.HTTPConnection(*self.server.inner, timeout=START_LIMIT_S)
+        host = self._host if ':' in self._host else f'{self._host}:80'
+        self.send_response(http.HTTPStatus.FOUND)
+        self.send_header('Location', '/?' + urllib.parse.urlencode({
+            'url': f'rerun+http://{host}/proxy', 'hide_welcome_screen': 1}))
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        """Frames, which come as long as there are any."""
+        length = self.headers.get('Content-Length', '')
+        if not re.fullmatch('[0-9]{1,9}', length) or int(length) > MAX_REQUEST_BYTES:
+            self.send_error(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return
+        self._hand_on(self.server.data, self.rfile.read(int(length)))
+
+    def _hand_on(self, place: Place, body: bytes | None = None, *,
+                 timeout_s: float | None = None) -> None:
+        inner = http.client.HTTPConnection(*place, timeout=timeout_s)
         with contextlib.closing(inner), contextlib.suppress(OSError, http.client.HTTPException):
-            inner.request('GET', self.path, headers={
-                'Accept-Encoding': self.headers.get('Accept-Encoding', 'identity')})
+            inner.request(self.command, self.path, body, {
+                name: value for name, value in self.headers.items()
+                if name.lower() not in OF_ONE_CONNECTION | {'content-length'}})
             answer = inner.getresponse()
             self.send_response(answer.status)
             for name, value in answer.getheaders():
-                if name.lower() not in ('connection', 'transfer-encoding', 'date', 'server'):
+                if name.lower() not in OF_ONE_CONNECTION:
                     self.send_header(name, value)
-            self.send_header('Content-Security-Policy', self.server.policy)
+            self.send_header('Content-Security-Policy', POLICY)
             self.end_headers()
-            shutil.copyfileobj(answer, self.wfile)
+            while part := answer.read1(PART_BYTES):
+                self.wfile.write(part)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -66,19 +66,12 @@ class NodeConfig(Settings):
     max_vertical_offset: float = setting(
         0.75, 'warn when the rows of a pair differ by more than this in any column; 0 = not '
         'measured', 0, 32, unit='pixels', live=True)
-    camera_height: float = setting(
-        0.0, 'height of the cameras above the road, with which its plane in the disparities is '
-        'compared; 0 = unknown', 0, 1000, unit='metres', live=True)
     latency_budget_ms: float = setting(
         100.0, 'warn when the 95th percentile of the total latency exceeds this; 0 = off',
         0, 60000, unit='ms', live=True)
     depth_encoding: str = setting(
         '32FC1', 'depth images of metres (32FC1, NaN = none) or of millimetres (16UC1, 0 = none)',
         choices=('32FC1', '16UC1'), read_only=True)
-    compressed_format: str = setting(
-        'jpeg', 'how disparity_color/compressed is compressed', choices=('jpeg', 'png'), live=True)
-    jpeg_quality: int = setting(
-        95, 'quality of these pictures with jpeg', 1, 100, live=True)
     on_device_loss: str = setting(
         'exit', 'after the loss of the GPU: exit with an error status, or continue on the CPU',
         choices=('exit', 'cpu'), live=True)

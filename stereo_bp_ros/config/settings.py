@@ -76,6 +76,8 @@ class Setting:
 
         :raises ConfigError: wrong type, out of range, or not one of the choices.
         """
+        if isinstance(value, np.generic):
+            value = value.item()
         if self.takes_list and isinstance(value, str):
             return self._coerce_list(value)
         if self.aliases and isinstance(value, int) and not isinstance(value, bool):
@@ -83,8 +85,6 @@ class Setting:
         if value is False and 'off' in self.choices:
             value = 'off'
         accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[self.type]
-        if isinstance(value, np.generic):
-            value = value.item()
         if not isinstance(value, accepted) or (isinstance(value, bool) and self.type is not bool):
             raise ConfigError(self.name, value, self.limit())
         try:

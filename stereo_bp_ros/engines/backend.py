@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -132,7 +132,7 @@ class Engine(abc.ABC):
 
 
 class Tools(Protocol):
-    """What a back end has beyond matching: tuning, inspection and memory of its device."""
+    """What a back end has beyond matching: inspection and memory of its device."""
 
     def kernels_used(self) -> AbstractContextManager[list[Any]]:
         """Context whose list holds, once it is left, an ``inspection.KernelUse`` for each kernel
@@ -140,23 +140,6 @@ class Tools(Protocol):
 
     def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
         """Loads and stores of local memory that settings ask of a frame, by warps."""
-
-    def tuning_state(self, plan: Any) -> str:
-        """What the tuner has found for a plan, or why that is not used."""
-
-    def tune(self, config: MatcherConfig, width: int, height: int,
-             progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
-        """Search what is fastest for images of a size, for engines built later.
-
-        Returns the milliseconds of a frame 'untuned' and 'tuned', their 'ratio', what is 'best'
-        where that is not the engine's own choice: tilings by level, or settings by name; and by
-        the AI 2009 paper the 'most_disparities' of the device for messages and for labels.
-
-        :param progress: called with (steps done, steps, what is being done).
-        :param afresh: begin anew, whatever was found earlier.
-        :raises ConfigError: the configuration has nothing to tune.
-        :raises StereoError: an engine cannot be built.
-        """
 
     def pin(self, buffer: Any) -> bool:
         """Page-lock the memory of a buffer that results go to again and again, until it is gone.

@@ -1,4 +1,4 @@
-"""Files under the user's cache directory: compiled code, what was tuned.
+"""Files under the user's cache directory: compiled code.
 
 Some are machine code, so a file is used only as it was written, and only where nobody but this
 user and root can have written it. Whatever is wrong with a file or its directory costs time, the
@@ -12,18 +12,17 @@ import hashlib
 import logging
 import os
 import pathlib
-import re
 import shutil
 import stat
-import tempfile
 import time
+
+from stereo_bp_ros import atomic_files
 
 #: How every file begins, before the digest; another number is another format.
 FORMAT = 'stereo_bp_ros 1'
 
-#: What ``mkstemp`` adds to the name of a file that is being written, and seconds after which
-#: whoever wrote it was killed.
-_TEMPORARY, ABANDONED_AFTER = re.compile(r'.+\.[a-z0-9_]{8}'), 3600.0
+#: Seconds after which whoever was writing a file was killed.
+ABANDONED_AFTER = 3600.0
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -63,7 +62,7 @@ def _remove_abandoned(directory: pathlib.Path) -> None:
     """
     with contextlib.suppress(OSError):      # a read-only cache, or another process was faster
         for file in directory.iterdir():
-            if (_TEMPORARY.fullmatch(file.name)
+            if (atomic_files.TEMPORARY.fullmatch(file.name)
                     and time.time() - file.lstat().st_mtime > ABANDONED_AFTER):
                 file.unlink(missing_ok=True)
 
@@ -122,8 +121,9 @@ def write(file: pathlib.Path, content: bytes) -> bool:
     """Keep a file for ``read``; returns False, after one warning in a process, where it fails."""
     try:
         write_or_raise(file, content)
-    except OSError as error:
-        _warn('write', '%s cannot be kept, so that every process makes it anew: %s', file, error)
+    except (OSError, ValueError) as error:
+        _warn('write', '%s cannot be kept, so that every process makes it anew: %s', file,
+              error.__cause__ or error)
         return False
     return True
 
@@ -131,21 +131,10 @@ def write(file: pathlib.Path, content: bytes) -> bool:
 def write_or_raise(file: pathlib.Path, content: bytes) -> None:
     """Keep a file for ``read`` as a whole or not at all, whenever the power fails.
 
-    :raises OSError: it cannot be written.
+    :raises OSError, ValueError: it cannot be written.
     """
     file.parent.mkdir(mode=0o700, exist_ok=True)
-    number, name = tempfile.mkstemp(prefix=file.name + '.', dir=file.parent)
-    try:
-        with open(number, 'wb') as temporary:
-            temporary.write(_head(file.name, content) + b'\n' + content)
-            temporary.flush()
-            # Else the new name can outlive a power cut that its content does not.
-            os.fsync(temporary.fileno())
-        os.replace(name, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    atomic_files.write_bytes(file, _head(file.name, content) + b'\n' + content, 0o600)
 
 
 def set_aside(file: pathlib.Path, reason: str) -> None:

@@ -7,15 +7,29 @@ one of protobuf or JSON, is listed and not read.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import heapq
+import io
 import operator
+import os
 import pathlib
 import struct
 import zlib
 from collections.abc import Collection, Iterator
-from typing import BinaryIO, NamedTuple
 
-import numpy as np
+from mcap.exceptions import EndOfFile
+from mcap.records import (
+    Channel,
+    Chunk,
+    ChunkIndex,
+    DataEnd,
+    Footer,
+    McapRecord,
+    Message,
+    Schema,
+    Statistics,
+)
+from mcap.stream_reader import StreamReader
 from rosbags.interfaces import Connection
 from rosbags.typesys.msg import normalize_msgtype
 
@@ -30,66 +44,54 @@ from stereo_bp_ros.evaluation.bag_storage import (
 
 _MAGIC = b'\x89MCAP0\r\n'
 
-# Codes of records.
-_HEADER, _FOOTER, _SCHEMA, _CHANNEL, _MESSAGE, _CHUNK = 1, 2, 3, 4, 5, 6
-_CHUNK_INDEX, _STATISTICS, _DATA_END = 8, 11, 15
+#: The last record, of 9 and 20 bytes, and what follows it.
+_FOOTER_BYTES = 29 + len(_MAGIC)
 
-#: Code and length in front of each record; the same record of the end of a file, with its magic.
-_FRAME, _FOOTER_BYTES = struct.Struct('<BQ'), 9 + 20 + len(_MAGIC)
+#: Messages outside of chunks are read in parts of at least as many bytes, a chunk's usual size.
+_PART_BYTES = 2**20
 
-_NO_RECORD = bytes(_FRAME.size)
-
-#: Bytes in front of a message: channel, sequence, time of recording and of publishing.
-_MESSAGE_HEAD = struct.Struct('<HIQQ')
-
-#: Where a message lies in a chunk, and when it was recorded.
-_PLACE = np.dtype([('channel', '<u2'), ('time_ns', '<u8'), ('start', '<u8'), ('stop', '<u8')])
-
-#: Bytes of the fields in front of the records in a chunk, at most: the compression has a name.
-_MAX_CHUNK_HEAD = 256
-
-#: Messages outside of chunks are read in runs of at least as many bytes, a chunk's usual size.
-_RUN_BYTES = 2**20
+#: What Python holds of a message beside its data.
+_MESSAGE_BYTES = 512
 
 
-class _Chunk(NamedTuple):
-    """Where messages lie: a chunk record, or a run of records outside of chunks.
+@dataclasses.dataclass
+class _Part:
+    """Where messages lie: a chunk, or records outside of chunks.
 
     counts: messages by channel.
-    kind:   'chunk', 'run', or 'cut' of a chunk that is not whole.
     """
 
     start: int
     end: int
-    first_ns: int
-    last_ns: int
-    counts: dict[int, int]
-    kind: str = 'chunk'
+    first_ns: int = 2**64
+    last_ns: int = 0
+    counts: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, message: Message) -> None:
+        """Take a message into account."""
+        self.counts[message.channel_id] += 1
+        self.first_ns = min(self.first_ns, message.log_time)
+        self.last_ns = max(self.last_ns, message.log_time)
 
 
-class _Cursor:
-    """Reads the fields of a record one after another.
+class _File(io.BufferedReader):
+    """A file of which no more is read at once than it has, nor more than is allowed.
 
-    :raises struct.error, IndexError: there are fewer bytes than the fields need.
+    The library believes the lengths that stand within a record.
     """
 
-    def __init__(self, data: bytes | memoryview) -> None:
-        self._data, self.place = data, 0
+    def __init__(self, path: pathlib.Path) -> None:
+        super().__init__(io.FileIO(path))
+        self.size = os.fstat(self.fileno()).st_size
 
-    def numbers(self, form: str) -> tuple[int, ...]:
-        found = struct.unpack_from(f'<{form}', self._data, self.place)
-        self.place += struct.calcsize(f'<{form}')
-        return found
+    def read(self, size: int | None = -1) -> bytes:
+        """As of any file; reads ``size`` bytes, or to the end of the file.
 
-    def bytes(self, length: int) -> bytes:
-        found = bytes(self._data[self.place:self.place + length])
-        if len(found) < length:
-            raise struct.error(f'{length} bytes are wanted, and {len(found)} are there')
-        self.place += length
-        return found
-
-    def text(self) -> str:
-        return self.bytes(*self.numbers('I')).decode('utf-8', 'replace')
+        :raises StereoError: these are too many.
+        """
+        size = self.size if size is None or size < 0 else min(size, self.size)
+        check_size('a message, chunk or index', size, MAX_MESSAGE_BYTES)
+        return super().read(size)
 
 
 class McapStorage:
@@ -99,24 +101,27 @@ class McapStorage:
         self.path = path
         self.connections: list[Connection] = []
         self.note = ''
-        self._file: BinaryIO | None = None
-        self._schemas: dict[int, tuple[str, str, bytes]] = {}
+        self._file: _File | None = None
+        self._schemas: dict[int, Schema] = {}
         self._channels: dict[int, Connection] = {}
         self._defined_bytes = 0
-        self._chunks: list[_Chunk] = []
-        self._counts: collections.Counter[int] = collections.Counter()
+        self._parts: list[_Part] = []
 
     def open(self) -> None:
         """Read the index.
 
         :raises StereoError, ValueError, OSError: it is no MCAP file, or damaged.
         """
-        self._file = self.path.open('rb')
-        self._size = self.path.stat().st_size
-        start, summary = self._start(), self._summary_start()
-        if not (summary and self._read_summary(summary)):
-            self._scan(start, summary is not None)
-        self.connections = [one._replace(msgcount=self._counts[one.id])
+        self._file = _File(self.path)
+        if self._file.read(len(_MAGIC)) != _MAGIC:
+            raise StereoError('its first bytes are not those of an MCAP file' if self._file.size
+                              else 'it is empty')
+        self._file.seek(-len(_MAGIC), os.SEEK_END)
+        is_ended = self._file.size > len(_MAGIC) and self._file.read() == _MAGIC
+        if not (is_ended and self._read_summary(self._file)):
+            self._scan(self._file, is_ended)
+        counts = self._counts()
+        self.connections = [one._replace(msgcount=counts[one.id])
                             for one in self._channels.values()]
 
     def close(self) -> None:
@@ -132,205 +137,179 @@ class McapStorage:
         """
         wanted = {one.id: one for one in connections}
         held: collections.Counter[str] = collections.Counter()
-        runs = [self._run(one, wanted, start, stop, held) for one in self._chunks
-                if one.counts.keys() & wanted.keys()
-                and (start is None or one.last_ns >= start)
-                and (stop is None or one.first_ns < stop)]
-        for time_ns, connection, data in heapq.merge(*runs, key=operator.itemgetter(0)):
+        parts = [self._of_part(one, wanted, start, stop, held) for one in self._parts
+                 if one.counts.keys() & wanted.keys()
+                 and (start is None or one.last_ns >= start)
+                 and (stop is None or one.first_ns < stop)]
+        for time_ns, connection, data in heapq.merge(*parts, key=operator.itemgetter(0)):
             if connection is not None:
                 yield connection, time_ns, data
 
-    def _run(self, chunk: _Chunk, wanted: dict[int, Connection], start: int | None,
-             stop: int | None, held: collections.Counter[str]
-             ) -> Iterator[tuple[int, Connection | None, bytes]]:
-        """Messages of a chunk by time; it is read after the first item, which is none."""
-        yield chunk.first_ns, None, b''
-        content = memoryview(self._content(chunk))
-        held['bytes'] += len(content)
-        check_size(f'what chunks that overlap in time hold at {chunk.first_ns} ns',
-                   held['bytes'], MAX_MESSAGE_BYTES)
-        places = np.fromiter(_messages(content), _PLACE)
-        places = places[np.isin(places['channel'], list(wanted))]
-        for place in np.argsort(places['time_ns'], kind='stable'):
-            channel, time_ns, first, end = places[place].tolist()
-            if (start is None or time_ns >= start) and (stop is None or time_ns < stop):
-                yield time_ns, wanted[channel], bytes(content[first:end])
-        held['bytes'] -= len(content)
+    def _of_part(self, part: _Part, wanted: dict[int, Connection], start: int | None,
+                 stop: int | None, held: collections.Counter[str]
+                 ) -> Iterator[tuple[int, Connection | None, bytes]]:
+        """Messages of a part by time; it is read after the first item, which is none."""
+        yield part.first_ns, None, b''
+        found, size = [], 0
+        for one in self._read(part):
+            if one.channel_id in wanted and (start is None or one.log_time >= start) and (
+                    stop is None or one.log_time < stop):
+                found.append(one)
+                size += len(one.data) + _MESSAGE_BYTES
+                check_size(f'what chunks that overlap in time hold at {part.first_ns} ns',
+                           held['bytes'] + size, MAX_MESSAGE_BYTES)
+        held['bytes'] += size
+        found.sort(key=operator.attrgetter('log_time'))
+        for one in found:
+            yield one.log_time, wanted[one.channel_id], one.data
+        held['bytes'] -= size
 
-    def _read(self, start: int, length: int) -> bytes:
+    def _read(self, part: _Part) -> Iterator[Message]:
+        """Messages of a part as they lie; nothing else may be read meanwhile."""
         assert self._file is not None
-        check_size('a message, chunk or index', min(length, self._size), MAX_MESSAGE_BYTES)
-        self._file.seek(start)
-        return self._file.read(length)
+        self._file.seek(part.start)
+        for record in _records(self._file):
+            for one in _opened(record):
+                if isinstance(one, Message):
+                    yield one
+            if self._file.tell() >= part.end:
+                return
 
-    def _start(self) -> int:
-        """Where the first record behind the header begins."""
-        if self._read(0, len(_MAGIC)) != _MAGIC:
-            raise StereoError('it is empty' if not self._size else
-                              'its first bytes are not those of an MCAP file')
-        head = self._read(len(_MAGIC), _FRAME.size)
-        if len(head) < _FRAME.size or head[0] != _HEADER:
-            raise StereoError('it has no header')
-        return len(_MAGIC) + _FRAME.size + int(_FRAME.unpack(head)[1])
-
-    def _summary_start(self) -> int | None:
-        """Where the index begins, 0 = there is none; None: the end of the file is missing."""
-        end = self._read(max(0, self._size - _FOOTER_BYTES), _FOOTER_BYTES)
-        if len(end) < _FOOTER_BYTES or not end.endswith(_MAGIC) or (
-                _FRAME.unpack_from(end) != (_FOOTER, 20)):
-            return None
-        start, = struct.unpack_from('<Q', end, _FRAME.size)
-        return int(start) if start < self._size else 0
-
-    def _read_summary(self, start: int) -> bool:
+    def _read_summary(self, file: _File) -> bool:
         """Take the index of the file; False: it is not one of everything."""
-        content = self._read(start, self._size - _FOOTER_BYTES - start)
-        chunks_told = messages_told = -1
-        for code, first, stop in _records(content):
-            fields = _Cursor(memoryview(content)[first:stop])
-            if code in (_SCHEMA, _CHANNEL):
-                self._define(code, fields)
-            elif code == _CHUNK_INDEX:
-                self._chunks.append(_indexed(fields))
-                self._counts.update(self._chunks[-1].counts)
-            elif code == _STATISTICS:
-                messages_told, _, _, _, _, chunks_told, _, _ = fields.numbers('QHIIIIQQ')
-        if (len(self._chunks) == chunks_told and sum(self._counts.values()) == messages_told
-                and self._counts.keys() <= self._channels.keys()):
-            return True
-        self._chunks, self._defined_bytes = [], 0
-        for one in (self._counts, self._schemas, self._channels):
-            one.clear()
-        return False
+        records: list[McapRecord] = []
+        try:
+            file.seek(-_FOOTER_BYTES, os.SEEK_END)
+            footer = next(_records(file), None)
+            if not isinstance(footer, Footer) or not footer.summary_start:
+                return False
+            file.seek(footer.summary_start)
+            records += _records(file)
+        except Exception:       # records have what is in a damaged index
+            return False
+        self._parts = [_indexed(one) for one in records if isinstance(one, ChunkIndex)]
+        statistics = [one for one in records if isinstance(one, Statistics)]
+        channels = {one.id for one in records if isinstance(one, Channel)}
+        counts = self._counts()
+        if [(one.chunk_count, one.message_count) for one in statistics] != [
+                (len(self._parts), counts.total())] or not counts.keys() <= channels:
+            self._parts = []
+            return False
+        for one in records:
+            self._define(one)
+        return True
 
-    def _scan(self, place: int, is_ended: bool) -> None:
+    def _scan(self, file: _File, is_ended: bool) -> None:
         """Make an index from all records, up to the first that is not whole."""
-        end = self._size - _FOOTER_BYTES if is_ended else self._size
-        run = place             # where records outside of chunks begin that are not taken yet
-        while True:
-            head = self._read(place, _FRAME.size) if place + _FRAME.size <= end else _NO_RECORD
-            code, length = _FRAME.unpack(head)
-            behind = place + _FRAME.size + length
-            is_whole = code not in (0, _DATA_END, _FOOTER) and behind <= end
-            in_run = is_whole and code in (_SCHEMA, _CHANNEL, _MESSAGE)
-            if run < place and (not in_run or behind - run > _RUN_BYTES):
-                self._take(_Chunk(run, place, 0, 0, {}, 'run'))
-                run = place
-            if code == _CHUNK:
-                kind = 'chunk' if is_whole else 'cut'
-                try:
-                    self._take(_Chunk(place, min(behind, end), 0, 0, {}, kind))
-                except Exception:
-                    if is_ended:
-                        raise
-                    break           # what the disk has in place of what was written last
-            elif not is_whole:
+        file.seek(len(_MAGIC))
+        part = _Part(file.tell(), file.tell())
+        for record in _records(file):
+            if isinstance(record, DataEnd | Footer):
                 break
-            place = min(behind, end)
-            if not in_run:
-                run = place
+            if isinstance(record, Chunk):
+                part = self._keep(part)
+            try:
+                for one in _opened(record):
+                    if isinstance(one, Message):
+                        part.add(one)
+                    self._define(one)
+            except Exception:
+                if is_ended:
+                    raise
+                part = _Part(part.start, part.start)
+                break           # what the disk has in place of what was written last
+            part.end = file.tell()
+            if isinstance(record, Chunk) or part.end - part.start > _PART_BYTES:
+                part = self._keep(part)
+            if not is_ended and file.peek(1)[:1] == b'\0':      # likewise: it is no record's code
+                break
+        else:
+            is_ended = False
+        left = file.size - self._keep(part).end
         if not is_ended:
-            self.note = self._about_cut(self._size - place)
+            self.note = self._about_cut(left)
+
+    def _keep(self, part: _Part) -> _Part:
+        """Take a part in that has messages; returns the part behind it, which has none yet."""
+        if part.counts:
+            self._parts.append(part)
+        return _Part(part.end, part.end)
+
+    def _counts(self) -> collections.Counter[int]:
+        """Messages by channel."""
+        found = collections.Counter[int]()
+        for one in self._parts:
+            found.update(one.counts)
+        return found
 
     def _about_cut(self, left: int) -> str:
-        count = sum(self._counts.values())
+        count = self._counts().total()
         if not count:
-            raise StereoError('it was cut off before its first whole message')
-        last_ns = max(one.last_ns for one in self._chunks)
+            raise StereoError('it was cut off before its first whole message or chunk')
+        last_ns = max(one.last_ns for one in self._parts)
         return (f'{self.path} was cut off: its {count} messages up to {last_ns / 1e9:.3f} s are '
                 f'read' + (f', and {left} bytes behind them are not' if left else '')
                 + f'. `mcap recover {self.path.name}` makes a whole file of it')
 
-    def _take(self, chunk: _Chunk) -> None:
-        """Learn channels, counts and times of a chunk; keep it where it has messages."""
-        content = self._content(chunk)
-        for code, start, stop in _records(content):
-            if code in (_SCHEMA, _CHANNEL):
-                self._define(code, _Cursor(memoryview(content)[start:stop]))
-        counts: collections.Counter[int] = collections.Counter()
-        first_ns, last_ns = 2**64, 0
-        for channel, time_ns, _, _ in _messages(content):
-            counts[channel] += 1
-            first_ns, last_ns = min(first_ns, time_ns), max(last_ns, time_ns)
-        self._counts.update(counts)
-        if counts:
-            self._chunks.append(chunk._replace(first_ns=first_ns, last_ns=last_ns,
-                                               counts=dict(counts)))
-
-    def _content(self, chunk: _Chunk) -> bytes | bytearray:
-        """The records of a chunk or run."""
-        if chunk.kind == 'run':
-            return self._read(chunk.start, chunk.end - chunk.start)
-        fields = _Cursor(self._read(chunk.start + _FRAME.size, _MAX_CHUNK_HEAD))
-        _, _, size, crc = fields.numbers('QQQI')
-        compression = fields.text()
-        length, = fields.numbers('Q')
-        start = chunk.start + _FRAME.size + fields.place
-        check_size('a chunk', size, MAX_MESSAGE_BYTES)
-        content, is_whole = decompress(
-            self._read(start, max(0, min(length, chunk.end - start))), compression)
-        if chunk.kind == 'chunk':
-            if not is_whole or len(content) != size:
-                raise StereoError(f'a chunk has {len(content)} bytes in place of {size}')
-            if crc and zlib.crc32(content) != crc:
-                raise StereoError('a chunk does not have the checksum that is told')
-        return content
-
-    def _define(self, code: int, fields: _Cursor) -> None:
-        """Take in the record of a schema or channel."""
-        number, = fields.numbers('H')
-        if number in (self._schemas if code == _SCHEMA else self._channels):
-            return
-        if code == _SCHEMA:
-            name, form = fields.text(), fields.text()
-            self._schemas[number] = name, form, fields.bytes(*fields.numbers('I'))
-        else:
-            schema, = fields.numbers('H')
-            topic, encoding = fields.text(), fields.text()
-            kind, form, data = self._schemas.get(schema, ('', '', b''))
-            if kind and encoding in ('cdr', 'ros1'):
+    def _define(self, one: McapRecord) -> None:
+        """Take a schema or channel in."""
+        if isinstance(one, Schema) and one.id not in self._schemas:
+            self._schemas[one.id] = one
+            self._defined_bytes += len(one.name) + len(one.data)
+        elif isinstance(one, Channel) and one.id not in self._channels:
+            schema = self._schemas.get(one.schema_id, Schema(0, b'', '', ''))
+            kind = schema.name
+            if kind and one.message_encoding in ('cdr', 'ros1'):
                 kind = str(normalize_msgtype(kind))
-            self._channels[number] = make_connection(
-                number, topic, kind, encoding, form, data.decode('utf-8', 'replace'), self)
-            self._defined_bytes += len(kind)
-        self._defined_bytes += fields.place
+            self._channels[one.id] = make_connection(
+                one.id, one.topic, kind, one.message_encoding, schema.encoding,
+                schema.data.decode('utf-8', 'replace'), self)
+            self._defined_bytes += len(one.topic) + len(kind)
         check_size('the list of topics and their definitions', self._defined_bytes,
                    MAX_TOPICS_BYTES)
 
 
-def _records(content: bytes | bytearray | memoryview) -> Iterator[tuple[int, int, int]]:
-    """Code, start and stop of the records in a part of a file, up to the first that is not whole.
+def _records(stream: io.BytesIO | io.BufferedReader) -> Iterator[McapRecord]:
+    """Whole records up to the end; chunks are not opened, which the library does without bounds.
 
-    No record has the code 0.
+    :raises Exception: whatever the library raises for what is no record.
     """
-    place = 0
-    while place + _FRAME.size <= len(content):
-        code, length = _FRAME.unpack_from(content, place)
-        place += _FRAME.size
-        if not code or place + length > len(content):
-            return
-        yield code, place, place + length
-        place += length
+    try:
+        # Sizes are checked where they are read.
+        yield from StreamReader(stream, skip_magic=True, emit_chunks=True,
+                                record_size_limit=None).records
+    except (EndOfFile, struct.error):
+        if stream.read(1):
+            raise
 
 
-def _messages(content: bytes | bytearray | memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Channel, time of recording in ns, start and stop of the messages among records."""
-    for code, start, stop in _records(content):
-        if code == _MESSAGE:
-            if stop - start < _MESSAGE_HEAD.size:
-                raise StereoError(f'a message has a head of {stop - start} bytes')
-            channel, _, time_ns, _ = _MESSAGE_HEAD.unpack_from(content, start)
-            yield channel, time_ns, start + _MESSAGE_HEAD.size, stop
+def _opened(record: McapRecord) -> Iterator[McapRecord]:
+    """The records of a chunk, or a record that is none.
+
+    :raises StereoError: the chunk is too large, or not what it says of itself.
+    """
+    if not isinstance(record, Chunk):
+        yield record
+        return
+    check_size('a chunk', record.uncompressed_size, MAX_MESSAGE_BYTES)
+    content, is_whole = decompress(record.data, record.compression)
+    if not is_whole or len(content) != record.uncompressed_size:
+        raise StereoError(
+            f'a chunk has {len(content)} bytes in place of {record.uncompressed_size}')
+    if record.uncompressed_crc and zlib.crc32(content) != record.uncompressed_crc:
+        raise StereoError('a chunk does not have the checksum that is told')
+    stream = io.BytesIO(content)
+    del content                 # of which the stream has a copy
+    yield from _records(stream)
 
 
-def _indexed(fields: _Cursor) -> _Chunk:
+def _indexed(index: ChunkIndex) -> _Part:
     """A chunk by its index, in which every channel has a list of 15 bytes and 16 a message."""
-    first_ns, last_ns, start, length = fields.numbers('QQQQ')
-    size, = fields.numbers('I')
-    places = sorted((place, channel) for channel, place in struct.iter_unpack(
-        '<HQ', fields.bytes(size)))
-    size, = fields.numbers('Q')
-    ends = [*(place for place, _ in places[1:]), start + length + size]
-    counts = {channel: (end - place - 15) // 16
-              for (place, channel), end in zip(places, ends, strict=False)}
-    return _Chunk(start, start + length, first_ns, last_ns, counts)
+    end = index.chunk_start_offset + index.chunk_length
+    places = sorted((place, channel) for channel, place in index.message_index_offsets.items())
+    ends = [*(place for place, _ in places[1:]), end + index.message_index_length]
+    counts = collections.Counter({
+        channel: (behind - place - 15) // 16
+        for (place, channel), behind in zip(places, ends, strict=False)})
+    return _Part(index.chunk_start_offset, end, index.message_start_time, index.message_end_time,
+                 counts)

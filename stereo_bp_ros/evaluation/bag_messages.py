@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cv2
@@ -17,7 +18,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
-from stereo_bp_ros import files
+from stereo_bp_ros import atomic_files, files
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import (
@@ -145,12 +146,24 @@ def from_ros1(message: Any, kind: str) -> Any:
     return message_type(kind)(**values)
 
 
+@contextlib.contextmanager
+def opened_bag(path: pathlib.Path) -> Iterator[Writer]:
+    """Write a new rosbag2 folder, which is there once the context ends well.
+
+    :raises ValueError: it cannot be written.
+    """
+    with (atomic_files.folder(path) as folder,
+          Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP) as writer):
+        yield writer
+
+
 class StereoBagWriter:
     """Writes pairs with calibration and, where given, ground truth into a new rosbag2 folder.
 
     A context manager. Images are mono8; topics are the node's own relative names.
 
     :raises StereoError: the folder exists.
+    :raises ValueError: the disk is full, say; there is no bag then.
     """
 
     def __init__(self, path: str | os.PathLike[str], calibration: Calibration) -> None:
@@ -158,10 +171,10 @@ class StereoBagWriter:
         if self._path.exists():
             raise StereoError(f'{self._path} exists: bags are not overwritten')
         self._calibration = calibration
-        self._writer = Writer(self._path, version=9, storage_plugin=StoragePlugin.MCAP)
+        self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> StereoBagWriter:
-        self._writer.open()
+        self._writer = self._opened.enter_context(opened_bag(self._path))
         self._connections = {
             topic: self._writer.add_connection(f'/{topic}', kind, typestore=STORE)
             for topic, kind in (
@@ -170,8 +183,8 @@ class StereoBagWriter:
                 (TRUTH_TOPIC, COMPRESSED_IMAGE))}
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
+    def __exit__(self, *raised: Any) -> None:
+        self._opened.__exit__(*raised)
 
     def write(self, stamp_ns: int, left: np.ndarray, right: np.ndarray,
               disparity: np.ndarray | None = None) -> None:

@@ -14,7 +14,6 @@ import itertools
 import pathlib
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -154,31 +153,33 @@ def decompress_file(source: pathlib.Path, folder: pathlib.Path, before: int) -> 
 
 
 class SqliteStorage:
-    """A file of rosbag2 in SQLite, also one that was cut off."""
+    """A file of rosbag2 in SQLite."""
+
+    note = ''
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self.connections: list[Connection] = []
-        self.note = ''
-        self._last_id: int | None = None
         self._opened = contextlib.ExitStack()
 
     def open(self) -> None:
         """Read the topics, and count their messages.
 
-        :raises StereoError, sqlite3.Error: it is no file of rosbag2, or damaged.
+        :raises StereoError: it is no file of rosbag2, or damaged.
         """
-        self._db = self._connect()
-        if not self._has('topics', 'id') or not self._has('messages', 'data'):
-            raise StereoError('it has no tables of topics and messages')
-        definitions = {}
-        if self._has('message_definitions', 'topic_type'):
-            definitions = {kind: (form, text) for kind, form, text in self._few(
-                'SELECT topic_type, encoding, encoded_message_definition '
-                'FROM message_definitions')}
-        topics = self._few(
-            'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
-        counts = self._count_messages()
+        with self._explained():
+            self._db = self._connect()
+            if not self._has('topics', 'id') or not self._has('messages', 'data'):
+                raise StereoError('it has no tables of topics and messages')
+            definitions = {}
+            if self._has('message_definitions', 'topic_type'):
+                definitions = {kind: (form, text) for kind, form, text in self._few(
+                    'SELECT topic_type, encoding, encoded_message_definition '
+                    'FROM message_definitions')}
+            topics = self._few(
+                'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
+            counts = dict(self._execute(
+                'SELECT topic_id, count(*) FROM messages GROUP BY topic_id'))
         self.connections = [
             make_connection(number, str(topic), str(kind), encoding,
                             *definitions.get(kind, ('', '')), self)._replace(
@@ -191,63 +192,52 @@ class SqliteStorage:
 
     def messages(self, connections: Collection[Connection], start: int | None = None,
                  stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
-        """Messages in the order of recording; of a file that was cut off, in that of writing."""
+        """Messages in the order of recording.
+
+        :raises StereoError: one is too large or none, or what is behind the last is damaged.
+        """
         wanted = {one.id: one for one in connections}
-        limits = [('timestamp >= ?', start), ('timestamp < ?', stop), ('id <= ?', self._last_id)]
-        words = ''.join(f' AND {word}' for word, value in limits if value is not None)
-        # A timestamp's index may be what is missing.
-        order = 'timestamp' if self._last_id is None else 'id'
-        rows = self._execute(
-            f'SELECT topic_id, timestamp, {_DATA} FROM messages WHERE topic_id IN '
-            f'({",".join("?" * len(wanted))}){words} ORDER BY {order}',
-            [allowed(MAX_MESSAGE_BYTES), *wanted,
-             *(value for _, value in limits if value is not None)])
-        while True:
-            try:
-                number, time_ns, data = next(rows)
-            except StopIteration:
-                return
-            except sqlite3.DatabaseError:
-                if self._last_id is not None:
-                    return
-                raise
-            if isinstance(data, int):
-                check_size('a message', data, MAX_MESSAGE_BYTES)
-            if not isinstance(time_ns, int):
-                raise StereoError(f'a message has the time {shown(time_ns)} ns')
-            if not isinstance(data, bytes):
-                raise StereoError(f'what was recorded at {time_ns} ns is no message')
-            yield wanted[number], time_ns, data
+        limits = {f' AND timestamp {word} ?': value
+                  for word, value in (('>=', start), ('<', stop)) if value is not None}
+        with self._explained():
+            for number, time_ns, data in self._execute(
+                    f'SELECT topic_id, timestamp, {_DATA} FROM messages WHERE topic_id IN '
+                    f'({",".join("?" * len(wanted))}){"".join(limits)} ORDER BY timestamp',
+                    [allowed(MAX_MESSAGE_BYTES), *wanted, *limits.values()]):
+                if isinstance(data, int):
+                    check_size('a message', data, MAX_MESSAGE_BYTES)
+                if not isinstance(time_ns, int):
+                    raise StereoError(f'a message has the time {shown(time_ns)} ns')
+                if not isinstance(data, bytes):
+                    raise StereoError(f'what was recorded at {time_ns} ns is no message')
+                yield wanted[number], time_ns, data
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Within it errors of SQLite name what may help."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise StereoError(f'{error}: `sqlite3 {self.path.name} .recover` and `ros2 bag '
+                              'reindex` may save what is left') from error
 
     def _connect(self) -> sqlite3.Connection:
         """The file, which is not changed, with what SQLite has not taken into it yet."""
         journals = [path for path in (self.path.with_name(self.path.name + end)
                                       for end in _JOURNALS)
                     if path.is_file() and path.stat().st_size]
-        if not journals:
-            found = self._database(self.path, 'immutable=1')
-            try:
-                found.execute('SELECT count(*) FROM sqlite_master').fetchone()
-            except sqlite3.DatabaseError:
-                # Or SQLite reads nothing of a file that is shorter than it should be.
-                found.execute('PRAGMA writable_schema=ON')
-            return found
-        with contextlib.suppress(sqlite3.Error):
-            found = self._database(self.path, 'mode=ro')
+        how = 'mode=ro' if journals else 'immutable=1'
+        try:
+            found = sqlite3.connect(f'{self.path.absolute().as_uri()}?{how}', uri=True,
+                                    check_same_thread=False)
+            self._opened.callback(found.close)
             found.execute('SELECT count(*) FROM sqlite_master').fetchone()
-            return found
-        # Where nothing can be written beside it, or it has to be rolled back.
-        check_size('the file', sum(path.stat().st_size for path in (self.path, *journals)),
-                   MAX_UNPACKED_BYTES)
-        folder = pathlib.Path(self._opened.enter_context(tempfile.TemporaryDirectory()))
-        for path in (self.path, *journals):
-            shutil.copy(path, folder / path.name)
-        return self._database(folder / self.path.name, 'mode=rw')
-
-    def _database(self, path: pathlib.Path, how: str) -> sqlite3.Connection:
-        found = sqlite3.connect(f'{path.absolute().as_uri()}?{how}', uri=True,
-                                check_same_thread=False)
-        self._opened.callback(found.close)
+        except sqlite3.OperationalError as error:
+            if not journals:
+                raise
+            raise StereoError(f'{journals[0].name} has a part of it, which SQLite reads where it '
+                              f'can write beside them ({error}): copy both to such a folder'
+                              ) from error
         return found
 
     def _execute(self, words: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
@@ -273,28 +263,6 @@ class SqliteStorage:
             check_size('the list of topics and their definitions', size, MAX_TOPICS_BYTES)
             rows.append(row)
         return rows
-
-    def _count_messages(self) -> dict[int, int]:
-        """Messages by topic; of a damaged file those that can still be read."""
-        with contextlib.suppress(sqlite3.DatabaseError):
-            return dict(self._execute(
-                'SELECT topic_id, count(*) FROM messages GROUP BY topic_id').fetchall())
-        counts: dict[int, int] = {}
-        last_ns = 0
-        with contextlib.suppress(sqlite3.DatabaseError):
-            for number, topic, time_ns, data in self._execute(
-                    f'SELECT id, topic_id, timestamp, {_DATA} FROM messages ORDER BY id',
-                    [allowed(MAX_MESSAGE_BYTES)]):
-                if not isinstance(time_ns, int) or not isinstance(data, bytes):
-                    break
-                counts[topic] = counts.get(topic, 0) + 1
-                self._last_id, last_ns = number, time_ns
-        if not counts:
-            raise StereoError('it is damaged, and no message can be read: `sqlite3 FILE .recover` '
-                              'and `ros2 bag reindex` may save what is left')
-        self.note = (f'{self.path} is damaged or was cut off: its {sum(counts.values())} messages '
-                     f'up to {last_ns / 1e9:.3f} s are read, and those behind them are not')
-        return counts
 
 
 class Ros1Storage(rosbag1.Reader):

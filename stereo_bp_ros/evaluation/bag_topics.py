@@ -7,6 +7,7 @@ import functools
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from stereo_bp_ros.errors import StereoError
 
@@ -87,6 +88,23 @@ def storage_files(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(files, key=lambda file: (len(file.name), file.name)) if len(names) == 1 else []
 
 
+#: Most grey levels that one pixel of disparity can be, and more disparities than there are.
+MAX_SCALE = 65535
+
+
+class Globs(NamedTuple):
+    """Patterns of the files of pairs, relative to their folder; numbers in names tell the pairs.
+
+    truth:       of the ground truth; '' = in disparity/ by the name of the left image.
+    truth_scale: its grey levels per pixel of disparity; None = 256, of 16 bits.
+    """
+
+    left: str
+    right: str
+    truth: str = ''
+    truth_scale: float | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class StereoTopics:
     """Names of the topics of a pair in a bag; '' = not named, or (``truth``) there is none.
@@ -96,8 +114,7 @@ class StereoTopics:
         their camera_info describes a camera that distorts.
     tolerance_s:       most seconds between the stamps of the images of a pair, also of a folder
                        of stamped images; 0 = they have to be equal.
-    globs:             patterns of the names of left and right images, for a folder that has
-                       pairs by their order; None = a layout of ``datasets``.
+    globs:             patterns of the files of a folder; None = a layout of ``datasets``.
     """
 
     left_image: str = ''
@@ -108,7 +125,7 @@ class StereoTopics:
     truth_tolerance_s: float = dataclasses.field(default=0.01, kw_only=True)
     rectified: str = dataclasses.field(default='auto', kw_only=True)
     tolerance_s: float = dataclasses.field(default=0.0, kw_only=True)
-    globs: tuple[str, str] | None = dataclasses.field(default=None, kw_only=True)
+    globs: Globs | None = dataclasses.field(default=None, kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -117,10 +134,12 @@ class StereoTopics:
 
     def options(self) -> list[str]:
         """The command-line options of a player that find the same pairs."""
-        left, right = self.globs or ('', '')
+        globs = self.globs or Globs('', '')
         named = {'--left': self.left_image, '--right': self.right_image,
                  '--left-info': self.left_info, '--right-info': self.right_info,
-                 '--left-glob': left, '--right-glob': right,
+                 '--left-glob': globs.left, '--right-glob': globs.right,
+                 '--truth-glob': globs.truth,
+                 '--truth-scale': f'{globs.truth_scale:.9g}' if globs.truth_scale else '',
                  '--approximate-sync': f'{self.tolerance_s:.9f}' if self.tolerance_s else ''}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
 

@@ -285,16 +285,15 @@ class Transforms:
 
     def __init__(self, reader: Reader, source: str, target: str) -> None:
         self._parents: dict[str, str] = {}
-        self._fixed: dict[str, np.ndarray] = {}
+        self._fixed: dict[str, tuple[float, ...]] = {}
         for is_static, child, parent, transform in _transforms(reader):
             self._parents[child] = parent
             if is_static:
-                numbers = np.array(_numbers(transform))
-                self._fixed[child] = _interpolated(child, numbers, numbers, 0.0)
-        self._source = self._ancestors(source)
-        self._target = self._ancestors(target)
-        self._meeting = next((one for one in self._source if one in self._target), None)
-        if self._meeting is None:
+                self._fixed[child] = _numbers(transform)
+        self._source, self._target = self._ancestors(source), self._ancestors(target)
+        #: Frames above both, the lowest first.
+        self._shared = [one for one in self._source if one in self._target]
+        if not self._shared:
             frames = sorted({*self._parents, *self._parents.values()})
             more = f' and {len(frames) - MAX_NAMED} more' if len(frames) > MAX_NAMED else ''
             raise StereoError(
@@ -333,25 +332,18 @@ class Transforms:
         Both are related by the highest frame above both whose way the bag knows at both times:
         a map or an odometry frame takes the motion in between into account.
         """
-        assert self._meeting is not None
-        source = self._rise(self._source, source_ns)
-        target = self._rise(self._target, target_ns)
-        if source is None or target is None:
-            return None
-        above = self._ancestors(self._meeting)[:-1] if source_ns != target_ns else []
-        for child in above:
-            one, other = self._pose(child, source_ns), self._pose(child, target_ns)
-            if one is None or other is None:
-                break
-            source, target = one @ source, other @ target
-        return np.asarray(np.linalg.inv(target) @ source)
+        shared = self._shared if source_ns != target_ns else self._shared[:1]
+        for top in reversed(shared):
+            source = self._rise(self._source, top, source_ns)
+            target = self._rise(self._target, top, target_ns)
+            if source is not None and target is not None:
+                return np.asarray(np.linalg.inv(target) @ source)
+        return None
 
-    def _rise(self, frames: list[str], stamp_ns: int) -> np.ndarray | None:
-        """From the first of the frames to the one where both chains meet."""
+    def _rise(self, frames: list[str], top: str, stamp_ns: int) -> np.ndarray | None:
+        """From the first of the frames up to another one; None where the bag does not cover it."""
         found = np.eye(4)
-        for child in frames:
-            if child == self._meeting:
-                return found
+        for child in frames[:frames.index(top)]:
             pose = self._pose(child, stamp_ns)
             if pose is None:
                 return None
@@ -361,14 +353,14 @@ class Transforms:
     def _pose(self, child: str, stamp_ns: int) -> np.ndarray | None:
         """A frame in its parent at a time; None where the bag does not cover it."""
         if child in self._fixed:
-            return self._fixed[child]
+            return _interpolated(child, np.array([self._fixed[child]] * 2), 0.0)
         stamps, numbers = self._moving[child]
         after = int(np.searchsorted(stamps, stamp_ns))
         if after == len(stamps) or (after == 0 and stamps[0] != stamp_ns):
             return None
         before = max(0, after - 1)
         share = float(stamp_ns - stamps[before]) / max(1.0, float(stamps[after] - stamps[before]))
-        return _interpolated(child, numbers[before], numbers[after], share)
+        return _interpolated(child, numbers[[before, after]], share)
 
 
 def _transforms(reader: Reader) -> Iterator[tuple[bool, str, str, Any]]:
@@ -391,10 +383,10 @@ def _numbers(stamped: Any) -> tuple[float, ...]:
     return moved.x, moved.y, moved.z, turned.x, turned.y, turned.z, turned.w
 
 
-def _interpolated(child: str, one: np.ndarray, other: np.ndarray, share: float) -> np.ndarray:
+def _interpolated(child: str, ends: np.ndarray, share: float) -> np.ndarray:
     """4 x 4 between two transforms: translations linearly, rotations along the shortest arc.
 
-    :param one, other: x, y, z in metres and a quaternion x, y, z, w of any length above 0.
+    :param ends: 2 x 7: x, y, z in metres and a quaternion x, y, z, w of any length above 0.
     :raises StereoError: one of them is not finite, or has no rotation.
     """
     try:
@@ -402,11 +394,11 @@ def _interpolated(child: str, one: np.ndarray, other: np.ndarray, share: float) 
     except ImportError as error:
         raise StereoError("transforms of a bag need SciPy: pip install scipy, or the extra "
                           "'evaluation' of this package") from error
-    for numbers in (one, other):
+    for numbers in ends:
         if not np.isfinite(numbers).all() or np.linalg.norm(numbers[3:]) < MIN_QUATERNION:
             raise StereoError(f'the transform of the frame {shown(child)} is none: translation '
                               f'and quaternion are {[float(number) for number in numbers]}')
     pose = np.eye(4)
-    pose[:3, :3] = Slerp((0, 1), Rotation.from_quat([one[3:], other[3:]]))(share).as_matrix()
-    pose[:3, 3] = one[:3] + share * (other[:3] - one[:3])
+    pose[:3, :3] = Slerp((0, 1), Rotation.from_quat(ends[:, 3:]))(share).as_matrix()
+    pose[:3, 3] = ends[0, :3] + share * (ends[1, :3] - ends[0, :3])
     return pose

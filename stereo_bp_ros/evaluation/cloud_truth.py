@@ -34,26 +34,23 @@ def points_of(message: Any) -> np.ndarray:
         raise ValueError('the cloud has no x, y and z, but the fields '
                          + (', '.join(map(shown, fields)) or '(none)'))
     order = '>' if message.is_bigendian else '<'
-    formats, offsets = [], []
     for name in 'xyz':
-        field = fields[name]
-        if field.datatype not in _TYPES or field.count not in (0, 1):
-            raise ValueError(f'{name} of the cloud has the datatype {field.datatype} and the '
-                             f'count {field.count}, but must be one float32 (7) or float64 (8)')
-        formats.append(order + _TYPES[field.datatype])
-        offsets.append(int(field.offset))
+        if fields[name].datatype not in _TYPES or fields[name].count not in (0, 1):
+            raise ValueError(
+                f'{name} of the cloud has the datatype {fields[name].datatype} and the count '
+                f'{fields[name].count}, but must be one float32 (7) or float64 (8)')
     step, width, height = int(message.point_step), int(message.width), int(message.height)
-    end = max(offset + np.dtype(kind).itemsize
-              for offset, kind in zip(offsets, formats, strict=True))
+    kinds = [np.dtype(order + _TYPES[fields[name].datatype]) for name in 'xyz']
+    offsets = [int(fields[name].offset) for name in 'xyz']
+    end = max(offset + kind.itemsize for offset, kind in zip(offsets, kinds, strict=True))
     row = int(message.row_step) if height > 1 else step * width
     data = np.ascontiguousarray(message.data, np.uint8).reshape(-1)
     if end > step or row < step * width or data.size < row * height:
         raise ValueError(f'the cloud of {width} x {height} points has {data.size} bytes, a '
                          f'point_step of {step} and a row_step of {row}: these do not fit')
-    kind = np.dtype({'names': list('xyz'), 'formats': formats, 'offsets': offsets,
-                     'itemsize': step})
-    rows = data[:row * height].reshape(height, row)[:, :step * width]
-    records = np.ascontiguousarray(rows).reshape(-1).view(kind)
+    point = np.dtype({'names': list('xyz'), 'formats': kinds, 'offsets': offsets,
+                      'itemsize': step})
+    records = np.ndarray((height, width), point, data, strides=(row, step)).reshape(-1)
     points = np.stack([records[name].astype(np.float64) for name in 'xyz'], axis=1)
     return np.asarray(points[np.isfinite(points).all(axis=1) & points.any(axis=1)])
 

@@ -9,12 +9,10 @@ independent of each other.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import json
-import math
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,24 +20,17 @@ from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import look_up
 
-#: Of the confidence intervals.
-SHARE = 0.95
-
-#: Largest p of a change.
-SIGNIFICANT = 0.05
+#: Of the confidence intervals, and the largest p of a change.
+SHARE, SIGNIFICANT = 0.95, 0.05
 
 #: Resamples of the bootstrap, and signs that are tried: drawn ones where there are more.
 DRAWS = 10_000
-
-#: Frames that are listed as those which got worse most.
-WORST = 5
 
 _SEED = 20090702
 _AT_ONCE = 2**20    # random numbers in memory
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A figure of a frame: its words and unit, and its path in a pair of the report."""
 
     words: str
@@ -59,71 +50,6 @@ KINDS = (
     Kind('median time', 'ms', 'median_ms'))
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """A figure in both reports, over the frames that have it in both.
-
-    a, b:     means; difference: mean of b - a. None without frames.
-    interval: of the difference; None with fewer than two frames.
-    p:        how often differences of random signs have such a mean; None without frames.
-    """
-
-    kind: Kind
-    frames: int
-    a: float | None = None
-    b: float | None = None
-    difference: float | None = None
-    interval: tuple[float, float] | None = None
-    p: float | None = None
-
-    @property
-    def change(self) -> str:
-        """'better', 'worse', or '' where chance explains it."""
-        if self.p is None or self.difference is None or self.p > SIGNIFICANT:
-            return ''
-        return 'better' if (self.difference < 0) == self.kind.less_is_better else 'worse'
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {'figure': self.kind.words, 'unit': self.kind.unit, 'frames': self.frames,
-                'a': self.a, 'b': self.b, 'difference': self.difference,
-                'interval': list(self.interval) if self.interval else None, 'p': self.p,
-                'change': self.change}
-
-
-@dataclasses.dataclass(frozen=True)
-class Worse:
-    """A frame in which ``kind`` got worse."""
-
-    name: str
-    a: float
-    b: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """Everything about two reports.
-
-    worst_of: the figure by which ``worst`` is sorted, the worst frame first.
-    changed:  what the reports say of themselves and differ in: key to both values.
-    """
-
-    frames: int
-    differences: Sequence[Difference]
-    worst_of: Kind
-    worst: Sequence[Worse]
-    changed: Mapping[str, tuple[Any, Any]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {'frames': self.frames, 'share': SHARE, 'interval': 'bootstrap, BCa',
-                'test': 'signs of paired differences, two-sided', 'draws': DRAWS,
-                'figures': [one.to_dict() for one in self.differences],
-                'worst_of': self.worst_of.words,
-                'worst': [dataclasses.asdict(one) for one in self.worst],
-                'changed': {key: list(both) for key, both in self.changed.items()}}
-
-
 def read_report(path: pathlib.Path) -> dict[str, Any]:
     """``report.json`` of ``stereo_bp evaluate``, or what ``--json`` has printed.
 
@@ -140,94 +66,51 @@ def read_report(path: pathlib.Path) -> dict[str, Any]:
     return report
 
 
-def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
+def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     """Compare two reports of ``read_report``, b with a; pairs find each other by their names.
+
+    Returns what ``--json`` prints (docs/reference/metrics.md, Two reports).
 
     :raises ValueError: their frames, sizes or truths are not the same; names the frame.
     """
-    first, second = _by_name(a, 'A'), _by_name(b, 'B')
-    for missing, where in ((first.keys() - second.keys(), 'A'),
-                           (second.keys() - first.keys(), 'B')):
-        if missing:
-            raise ValueError(f'the reports have other frames: {len(missing)} are in {where} '
-                             f'only, the first is {shown(min(missing))}')
+    first, second = ({pair['name']: pair for pair in report['pairs']} for report in (a, b))
+    for name, report, pairs in (('A', a, first), ('B', b, second)):
+        if len(pairs) < len(report['pairs']):
+            names = collections.Counter(pair['name'] for pair in report['pairs'])
+            raise ValueError(f'report {name} has two frames {shown(names.most_common(1)[0][0])}')
+    if missing := sorted(first.keys() ^ second.keys()):
+        raise ValueError(f'the reports have other frames: {len(missing)} are in one of them only, '
+                         f'the first is {shown(missing[0])}')
     for name, pair in first.items():
-        for words, path in (('width', 'width'), ('height', 'height'),
-                            ('pixels with truth', 'score.known')):
+        for path in ('width', 'height', 'score.known'):
             both = look_up(pair, path), look_up(second[name], path)
             if both[0] != both[1]:
-                raise ValueError(f'frame {shown(name)} is not the same in both reports: {words} '
+                raise ValueError(f'frame {shown(name)} is not the same in both reports: {path} is '
                                  f'{both[0]} in A and {both[1]} in B')
-    differences, values = [], {}
-    for kind in KINDS:
-        found = {name: (x, y) for name, pair in first.items()
-                 if (x := look_up(pair, kind.path)) is not None
-                 and (y := look_up(second[name], kind.path)) is not None}
-        values[kind] = found
-        differences.append(_difference(kind, list(found.values())))
-    # Without truth there are times only.
-    worst_of = next((one for one in KINDS[1:] if values[one]), KINDS[-1])
-    sign = 1 if worst_of.less_is_better else -1
-    worse = sorted(((x, y, name) for name, (x, y) in values[worst_of].items()
-                    if sign * (y - x) > 0), key=lambda one: -sign * (one[1] - one[0]))
-    return Comparison(len(first), differences, worst_of,
-                      [Worse(name, x, y) for x, y, name in worse[:WORST]], _changed(a, b))
+    return {'frames': len(first), 'figures': [
+        _figure(kind, [(x, y) for name, pair in first.items()
+                       if (x := look_up(pair, kind.path)) is not None
+                       and (y := look_up(second[name], kind.path)) is not None])
+        for kind in KINDS], 'changed': _changed(a, b)}
 
 
-def _by_name(report: Mapping[str, Any], which: str) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for pair in report['pairs']:
-        if pair['name'] in found:
-            raise ValueError(f'report {which} has two frames {shown(pair["name"])}')
-        found[pair['name']] = pair
+def _figure(kind: Kind, pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        'figure': kind.words, 'unit': kind.unit, 'frames': len(pairs),
+        **dict.fromkeys(('a', 'b', 'difference', 'interval', 'p')), 'change': ''}
+    if pairs:
+        values = np.array(pairs)
+        differences = values[:, 1] - values[:, 0]
+        mean, p = float(differences.mean()), sign_flips(differences)
+        is_better = (mean < 0) == kind.less_is_better
+        found |= {'a': float(values[:, 0].mean()), 'b': float(values[:, 1].mean()),
+                  'difference': mean, 'interval': interval(differences), 'p': p,
+                  'change': '' if p > SIGNIFICANT else 'better' if is_better else 'worse'}
     return found
 
 
-def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What the figures depend on and is not the same."""
-    def facts(report: Mapping[str, Any]) -> dict[str, Any]:
-        found = {key: report.get(key)
-                 for key in ('matcher', 'backend', 'repeat', 'workers')}
-        found['disparities searched'] = _searched(report)
-        found['devices'] = devices_of(report)
-        for room in ('settings', 'versions', 'machine'):
-            inner = report.get(room)
-            if isinstance(inner, Mapping):
-                found |= {f'{room}.{key}': value for key, value in inner.items()}
-        found.pop('machine.available memory MiB', None)
-        return found
-
-    first, second = facts(a), facts(b)
-    return {key: (first.get(key), second.get(key)) for key in {**first, **second}
-            if first.get(key) != second.get(key)}
-
-
-def devices_of(report: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What has computed the first matcher; [] where the report does not say it."""
-    known, own = report.get('devices'), report.get('matcher')
-    found = known.get(own) if isinstance(known, Mapping) and isinstance(own, str) else None
-    return [{str(key): str(value) for key, value in one.items() if key != 'pci bus'}
-            for one in (found if isinstance(found, list) else ())
-            if isinstance(one, Mapping) and 'device' in one]
-
-
-def _searched(report: Mapping[str, Any]) -> str:
-    """Numbers of disparities and of pairs, in words."""
-    found = collections.Counter(str(pair.get('disparity_range')) for pair in report['pairs'])
-    return ', '.join(f'{count} in {pairs} pairs' for count, pairs in sorted(found.items()))
-
-
-def _difference(kind: Kind, pairs: Sequence[tuple[float, float]]) -> Difference:
-    if not pairs:
-        return Difference(kind, 0)
-    a, b = (math.fsum(one[side] for one in pairs) / len(pairs) for side in (0, 1))
-    differences = np.array([y - x for x, y in pairs])
-    return Difference(kind, len(pairs), a, b, float(differences.mean()), interval(differences),
-                      sign_flips(differences))
-
-
 def interval(values: np.ndarray) -> tuple[float, float] | None:
-    """Confidence interval of the mean by the BCa bootstrap; None with fewer than two values.
+    """Confidence interval of the mean, by the BCa bootstrap; None with fewer than two values.
 
     values: float64 n.
     """
@@ -255,3 +138,20 @@ def sign_flips(differences: np.ndarray) -> float:
         (differences,), np.mean, permutation_type='samples', vectorized=True, n_resamples=DRAWS,
         batch=max(1, _AT_ONCE // differences.size),
         random_state=np.random.default_rng(_SEED)).pvalue)
+
+
+def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What the figures depend on and is not the same: key to both values."""
+    def facts(report: Mapping[str, Any]) -> dict[str, Any]:
+        found = {key: report.get(key)
+                 for key in ('matcher', 'backend', 'devices', 'repeat', 'workers')}
+        searched = collections.Counter(str(one.get('disparity_range')) for one in report['pairs'])
+        found['disparities searched'] = dict(sorted(searched.items()))
+        settings = report.get('settings')
+        if isinstance(settings, Mapping):
+            found |= {f'settings.{key}': value for key, value in settings.items()}
+        return found
+
+    first, second = facts(a), facts(b)
+    return {key: [first.get(key), second.get(key)] for key in {**first, **second}
+            if first.get(key) != second.get(key)}

@@ -10,21 +10,18 @@ import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import depth_errors
-from stereo_bp_ros.evaluation.consistency import Consistency
 from stereo_bp_ros.evaluation.depth_errors import DepthError
 from stereo_bp_ros.evaluation.filling import fill_background
 from stereo_bp_ros.evaluation.metrics import Score, meanings, score
-from stereo_bp_ros.evaluation.obstacles import Obstacles
 from stereo_bp_ros.evaluation.sparsification import Sparsification, sparsify
 from stereo_bp_ros.evaluation.sums import Sums
 
 #: Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels.
 SPARSIFIED_PIXELS = 3.0
 
-#: Figures of which a mean over frames says nothing: counts and extremes.
-WITHOUT_MEAN = frozenset({
-    'there', 'smallest_seen_m', 'largest_missed_m',
-    *(key for key, (_, unit) in {**meanings(), **depth_errors.MEANINGS}.items() if not unit)})
+#: Figures of which a mean over frames says nothing: counts.
+WITHOUT_MEAN = frozenset(
+    key for key, (_, unit) in {**meanings(), **depth_errors.MEANINGS}.items() if not unit)
 
 @dataclass(frozen=True)
 class MapScore(Sums):
@@ -57,8 +54,6 @@ class FrameScore(Sums):
     sky:            against the disparity of infinite distance; None without a mask of the sky.
     sparsification: of ``bad_3`` (per cent) and ``mae`` (pixels); None without a confidence, and
                     of several frames, whose pixels have no common order.
-    consistency:    what can be said without a truth; None where it was not asked for.
-    obstacles:      in the corridor ahead; None without a corridor.
     """
 
     whole: MapScore
@@ -66,16 +61,13 @@ class FrameScore(Sums):
     sky: Score | None = None
     sparsification: Mapping[str, Sparsification] | None = field(
         default=None, metadata={'is_summed': False})
-    consistency: Consistency | None = None
-    obstacles: Obstacles | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: ``score``, ``filled``, ``depth``, ``regions``, ``sky``, ``sparsification``,
-        ``consistency``, ``obstacles``."""
+        """For JSON: ``score``, ``filled``, ``depth``, ``regions``, ``sky``, ``sparsification``."""
         found = self.whole.as_dict()
         found['regions'] = {name: one.as_dict() for name, one in self.regions.items()}
-        parts = {'sky': self.sky, 'consistency': self.consistency, 'obstacles': self.obstacles}
-        found |= {name: part.as_dict() for name, part in parts.items() if part is not None}
+        if self.sky is not None:
+            found['sky'] = self.sky.as_dict()
         if self.sparsification is not None:
             found['sparsification'] = {name: one.as_dict()
                                        for name, one in self.sparsification.items()}
@@ -137,7 +129,7 @@ def _sparsification(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
 
 
 class Means:
-    """Mean of every figure over the frames that have it; counts and extremes are left out."""
+    """Mean of every figure over the frames that have it; counts are left out."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Any] = {}

@@ -13,7 +13,6 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import regions
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
-from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.sources import Pair
 
 
@@ -27,8 +26,6 @@ class Method:
                  unknown.
     own_range:   whether every pair is searched as far as the configuration says, also where the
                  data set knows better.
-    consistency: whether figures without a truth are computed, too, with one more run.
-    corridor:    ahead of the left camera, in which obstacles are counted; None: they are not.
     windows:     distances that are scored apart, too: lower and upper limits in metres.
     skip_unreadable: whether pairs that cannot be read are left out.
     alone:       names of matchers that undo rows in a pair without a stamp by itself.
@@ -40,8 +37,6 @@ class Method:
     confidence: bool = False
     calibration: Calibration | None = None
     own_range: bool = False
-    consistency: bool = False
-    corridor: Corridor | None = None
     windows: tuple[tuple[float, float], ...] = ()
     skip_unreadable: bool = False
     range_from_truth: bool = False

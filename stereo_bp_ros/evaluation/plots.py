@@ -1,4 +1,4 @@
-"""Plots by matplotlib: SVG inside a report, and files of sweeps and sensitivity.
+"""Plots by matplotlib: SVG inside a report, and files.
 
 matplotlib comes with the extra ``evaluation``.
 """
@@ -14,20 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stereo_bp_ros.evaluation.sweep import TIME, Point, pareto
+from stereo_bp_ros import atomic_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from stereo_bp_ros.evaluation.sensitivity import Quantity, Row
-
-#: More labels in the plot of a sweep would lie over each other.
-MAX_LABELS = 12
-
 #: A longer line is drawn as pixels, so that its file stays small.
 MAX_VECTOR_POINTS = 2000
 
-LINE_STYLES = ('-', '--', '-.', ':')
+LINE_STYLES = ('--', '-.', ':')
 
 Values = Sequence[float | None]
 
@@ -69,7 +64,7 @@ def lines(x: Sequence[float], series: Mapping[str, Values], x_label: str, y_labe
         axes.plot(x, _floats(values), color='0.5', linestyle='--', label=_label(name))
     for number, (name, value) in enumerate((levels or {}).items()):
         axes.axhline(value, color='0.2', linewidth=1, label=_label(name),
-                     linestyle=LINE_STYLES[1 + number % 3])
+                     linestyle=LINE_STYLES[number % 3])
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel=_label(x_label), ylabel=_label(y_label), ylim=_y_limits(axes))
     axes.grid(axis='y', alpha=0.3)
@@ -91,79 +86,27 @@ def rate_map(rate: np.ndarray, block: int, high: float) -> Figure:
     return figure
 
 
-def draw_sweep(points: Sequence[Point], path: str, chosen: Point, title: str) -> Figure | None:
-    """Every point that has the figure of a path over its time; None: no point has it.
-
-    The points that no other one beats are joined and labelled, the chosen one is a star.
-    """
-    front = pareto(points, path)
-    if not front:
-        return None
-    figure, axes = _new_figure((8, 5))
-
-    def places(some: Sequence[Point]) -> tuple[list[float], list[float]]:
-        known = [(one.time_ms, value) for one in some
-                 if (value := one.figure(path)) is not None]
-        return [x for x, _ in known], [y for _, y in known]
-
-    axes.scatter(*places(points), s=18, color='0.6', label='points')
-    axes.plot(*places(front), 'o-', color='tab:blue', markersize=5, label='Pareto')
-    axes.scatter(*places([chosen]), marker='*', s=180, color='tab:red', zorder=3,
-                 label=f'chosen: {chosen.label}')
-    for one in front[::-(-len(front) // MAX_LABELS)]:
-        axes.annotate(one.label, (one.time_ms, one.figure(path)), fontsize=7, xytext=(4, 4),
-                      textcoords='offset points')
-    axes.set(xlabel=f'{TIME}, ms', ylabel=path, title=_label(title))
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-    return figure
+def save(figure: Figure, path: pathlib.Path) -> None:
+    """Write an SVG file: the same figures give the same file."""
+    atomic_files.write_bytes(path, _svg(figure))
 
 
-def draw_sensitivity(curves: Mapping[str, tuple[Quantity, Sequence[Row]]]) -> Figure:
-    """A panel for every quantity by its name, with a line for every matcher."""
-    from matplotlib.figure import Figure
-    columns = min(4, len(curves))
-    count = -(-len(curves) // columns)
-    figure = Figure(figsize=(2.7 * columns, 2.3 * count + 0.4), layout='constrained')
-    panels = figure.subplots(count, columns, squeeze=False)
-    for (name, (quantity, rows)), axes in zip(curves.items(), panels.flat, strict=False):
-        for number, matcher in enumerate(rows[0].matchers):
-            axes.plot([row.value for row in rows],
-                      [row.matchers[matcher]['bad_3_filled'] for row in rows],
-                      linestyle=LINE_STYLES[number % 4], label=matcher)
-        axes.set(title=name, xlabel=quantity.unit, ylim=_y_limits(axes),
-                 xscale='log' if quantity.is_log else 'linear')
-        if quantity.values[0] > quantity.values[-1]:
-            axes.invert_xaxis()
-        if quantity.is_log:
-            axes.minorticks_off()
-            axes.xaxis.set_major_formatter('{x:g}')
-        axes.grid(alpha=0.3)
-    for axes in panels.flat[len(curves):]:
-        axes.axis('off')
-    figure.supylabel('bad-3 of filled pixels, per cent')
-    panels[0, 0].legend(fontsize=7)
-    return figure
-
-
-def save(figure: Figure, file: pathlib.Path | io.BytesIO) -> None:
-    """Write SVG, or what the suffix says: the same figures give the same file."""
+def _svg(figure: Figure) -> bytes:
     import matplotlib
-    kind = 'svg' if isinstance(file, io.BytesIO) else file.suffix[1:]
+    file = io.BytesIO()
     with matplotlib.rc_context({'svg.hashsalt': 'stereo_bp', 'svg.fonttype': 'none'}):
-        figure.savefig(file, format=kind, metadata={'Date': None} if kind == 'svg' else None)
+        figure.savefig(file, format='svg', metadata={'Date': None})
+    return file.getvalue()
 
 
 def data_uri(figure: Figure) -> str:
     """SVG as the address of a picture inside a page."""
-    file = io.BytesIO()
-    save(figure, file)
-    return f'data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}'
+    return f'data:image/svg+xml;base64,{base64.b64encode(_svg(figure)).decode()}'
 
 
-def _new_figure(inches: tuple[float, float] = (5.2, 3.0)) -> tuple[Figure, Any]:
+def _new_figure() -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
-    figure = Figure(figsize=inches, layout='constrained')
+    figure = Figure(figsize=(5.2, 3.0), layout='constrained')
     axes = figure.add_subplot()
     axes.set_axisbelow(True)
     return figure, axes

@@ -24,9 +24,6 @@ EDGE_DISTANCE = 5
 #: Begins the name of the region of a class.
 CLASS = 'class_'
 
-#: Names of regions without a number or a name of their own.
-REGIONS = ('near_edges', 'away_from_edges', 'vehicles', 'background', 'occluded', 'not_occluded')
-
 #: Limits of the bins by distance along the optical axis, metres.
 DISTANCES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, math.inf)
 

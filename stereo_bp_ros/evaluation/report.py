@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from stereo_bp_ros import atomic_files
 from stereo_bp_ros.evaluation.conditions import Verdict
 
 #: What a page needs.
@@ -170,9 +171,10 @@ def write_html(path: pathlib.Path, title: str, lead: str, sections: Sequence[Sec
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=_printable)
     template = pathlib.Path(__file__).with_name('report.html').read_text(encoding='utf-8')
-    environment.from_string(template).stream(
-        title=title, lead=lead, sections=[one for one in sections if one.parts]).dump(
-            str(path), encoding='utf-8', errors='backslashreplace')
+    page = environment.from_string(template).stream(
+        title=title, lead=lead, sections=[one for one in sections if one.parts])
+    with atomic_files.opened(path) as file:
+        page.dump(file, encoding='utf-8', errors='backslashreplace')
 
 
 def _printable(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, Means
 from stereo_bp_ros.evaluation.rows import PairRows
 from stereo_bp_ros.findings import Finding
@@ -275,17 +277,28 @@ class Results(Collection[Result]):
 
     A result with truth takes tens of kilobytes in memory, and about two in the file.
 
-    :raises OSError: there is no room for them.
+    :raises StereoError: there is no room for them.
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix='stereo_bp_')  # noqa: SIM115
+        with self._room_is_needed():
+            self._file = tempfile.TemporaryFile(prefix='stereo_bp_')  # noqa: SIM115
         self._ends = array.array('Q', [0])
 
     def append(self, result: Result) -> None:
         """Keep one more."""
-        self._ends.append(self._ends[-1] + self._file.write(zlib.compress(
-            pickle.dumps(result), 1)))
+        with self._room_is_needed():
+            self._ends.append(self._ends[-1] + self._file.write(zlib.compress(
+                pickle.dumps(result), 1)))
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _room_is_needed() -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StereoError(f'results cannot be kept in {tempfile.gettempdir()}, the folder '
+                              f'TMPDIR: {error.strerror}') from error
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -294,7 +307,8 @@ class Results(Collection[Result]):
         return any(one == item for one in self)
 
     def __iter__(self) -> Iterator[Result]:
-        self._file.flush()
+        with self._room_is_needed():
+            self._file.flush()
         for start, end in itertools.pairwise(self._ends):
             yield pickle.loads(zlib.decompress(os.pread(self._file.fileno(), end - start, start)))
 

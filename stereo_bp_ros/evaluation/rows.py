@@ -30,11 +30,6 @@ FOLLOWS_NS = 500_000_000
 INTERVAL_S = 1.0
 
 
-def follows(pair: Pair, before: Pair) -> bool:
-    """Whether a pair is the next of the same sequence."""
-    return _follows(_Place.of(pair), _Place.of(before))
-
-
 @dataclasses.dataclass(frozen=True)
 class _Place:
     """What tells whether a pair is of the same sequence as another: no images."""

@@ -22,17 +22,14 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines
-from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
 from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.obstacles import Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
-from stereo_bp_ros.evaluation.rows import RowTracker, follows
+from stereo_bp_ros.evaluation.rows import RowTracker
 from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.row_correction import undo_rows
 from stereo_bp_ros.types import DisparityFrame
 
 T = TypeVar('T')
@@ -100,13 +97,8 @@ class Evaluation:
         if names and first.reference_image != 'left':
             raise ValueError("--against needs reference_image left: OpenCV's matchers have no "
                              'other')
-        if self._method.consistency and any(
-                config.reference_image != 'left' for config in configs.values()):
-            raise ValueError('--consistency needs reference_image left: the left image is '
-                             'compared with the right one')
         for name in names:
             baselines.Baseline(name, first.disparity_range, first.min_disparity)
-        self._before: tuple[Pair, dict[str, View]] | None = None
         self._frozen = checks.FrozenCameras()
         self.rows = RowTracker(self._method.alone, self._method.calibration)
         self._matchers: dict[str, StereoMatcher] = {}
@@ -150,9 +142,6 @@ class Evaluation:
     def judge(self, pair: Pair) -> Matched:
         """Match a pair with every matcher, and compare with its truth.
 
-        With ``Method.consistency`` it is compared with the pair judged before, too, if that is
-        at most ``rows.FOLLOWS_NS`` earlier.
-
         :raises StereoError, ValueError: a matcher or a check rejects the images.
         """
         doubts = self._examine(pair)
@@ -175,19 +164,13 @@ class Evaluation:
         config = self._matchers[self._own].config
         doubts += checks.believe([*self.rows.findings, *(
             [] if pair.truth is None else checks.check_truth(pair.truth, config))], config)
-        greys = self._greys(pair) if self._baselines or self._method.consistency else None
         for name in self._baselines:
-            assert greys is not None
             baseline = self._baseline(name)
+            compute = functools.partial(baseline.compute, *self._greys(pair))
             with baselines.threads(config.num_threads):
-                maps[name], times_ms = self._timed(functools.partial(baseline.compute, *greys))
+                maps[name], times_ms = self._timed(compute)
             found[name] = Figures(times_ms, score_frame(*maps[name], **known),
                                   disparity_range=baseline.settings['NumDisparities'])
-        consistency = self._consistency(pair, greys, maps, known['infinity'])
-        obstacles = self._obstacles(pair, maps)
-        for name, figures in found.items():
-            found[name] = dataclasses.replace(figures, frame=dataclasses.replace(
-                figures.frame, consistency=consistency.get(name), obstacles=obstacles.get(name)))
         left, _ = pair.images
         return Matched(pair, Result(
             pair.name, left.width, left.height, found, host_memory.peak(), pair.input,
@@ -203,25 +186,6 @@ class Evaluation:
             found += self._frozen.examine(left, right, pair.stamp_ns)
         return checks.believe(found, config)
 
-    def follow(self, pair: Pair | None) -> None:
-        """Have the next pair compared with this one, as if it had been judged; None: with none.
-
-        So a part of a sequence gets the figures that it has in the whole one.
-
-        :raises StereoError, ValueError: a matcher refuses the images.
-        """
-        self._before = None
-        if pair is None or not self._method.consistency:
-            return
-        maps: dict[str, Map] = {}
-        for name, matcher in self._matchers.items():
-            self._adapt(matcher, name, pair)
-            maps[name] = _map(matcher.compute(*pair.images))
-        greys = self._greys(pair)
-        for name in self._baselines:
-            maps[name] = self._baseline(name).compute(*greys)
-        self._before = pair, self._views(greys, maps)
-
     def _baseline(self, name: str) -> baselines.Baseline:
         config = self._matchers[self._own].config
         return baselines.Baseline(name, config.disparity_range, config.min_disparity)
@@ -231,64 +195,10 @@ class Evaluation:
         left, right = (to_8_bits(raw, scale) for raw in pair.images)
         return left, right
 
-    def _consistency(self, pair: Pair, greys: tuple[np.ndarray, np.ndarray] | None,
-                     maps: Mapping[str, Map], infinity: float) -> dict[str, Consistency]:
-        """Figures without a truth, of the map of every matcher; {} where nobody asks."""
-        if not self._method.consistency or greys is None:
-            return {}
-        views = self._views(greys, maps)
-        before: Mapping[str, View] = {}
-        if self._before is not None and follows(pair, self._before[0]):
-            before = self._before[1]
-        self._before = pair, views
-        return {name: judge_consistency(view, self._mirrored(name, view), before.get(name),
-                                        infinity) for name, view in views.items()}
-
-    def _views(self, greys: tuple[np.ndarray, np.ndarray], maps: Mapping[str, Map]
-               ) -> dict[str, View]:
-        return {name: View(greys[0], undo_rows(greys[1], self.rows.latest.get(name)), *one)
-                for name, one in maps.items()}
-
-    def _mirrored(self, name: str, view: View) -> Map:
-        """The map of the mirrored pair, whose rows match already."""
-        left, right = (np.ascontiguousarray(image[:, ::-1]) for image in (view.right, view.left))
-        if name in self._baselines:
-            return self._baseline(name).compute(left, right)
-        matcher = self._matchers[name]
-        matcher.correct_rows(None)
-        found = _map(matcher.compute(left, right))
-        self._correct_rows(name)
-        return found
-
     def _correct_rows(self, name: str) -> None:
         """Have a matcher undo what it has to in the latest pair."""
         correction = self.rows.latest.get(name)
         self._matchers[name].correct_rows(correction.warp() if correction else None)
-
-    def _obstacles(self, pair: Pair, maps: Mapping[str, Map]) -> dict[str, Obstacles]:
-        """In the corridor, of the map of every matcher; {} without a corridor or a ground.
-
-        :raises ValueError: the pair lacks what the corridor needs.
-        """
-        corridor = self._method.corridor
-        if corridor is None:
-            return {}
-        calibration = pair.calibration
-        if calibration is None:
-            if self._method.calibration is None:
-                raise ValueError(f'{pair.name} has no calibration, which --corridor needs: give '
-                                 '--focal and --baseline')
-            # Of a focal length alone: the principal point is in the middle.
-            left, _ = pair.images
-            middle = (left.width - 1) / 2
-            calibration = dataclasses.replace(self._method.calibration, cx_left=middle,
-                                              cx_right=middle, cy=(left.height - 1) / 2)
-        ground = corridor.ground(calibration, pair.truth)
-        if ground is None:
-            return {}
-        return {name: count_obstacles(*one, pair.truth, calibration, corridor, ground,
-                                      self._method.windows)
-                for name, one in maps.items()}
 
     def confidence(self, matched: Matched) -> dict[str, np.ndarray]:
         """Of the pair judged last, float32 H x W in [0, 1], of every matcher that has one.
@@ -360,8 +270,7 @@ def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
     """Judge one pair after another.
 
     :param first: number of the first pair in its source.
-    :param skipped: gets those that cannot be read; None: the first one raises. The pair behind
-        one is compared with none.
+    :param skipped: gets those that cannot be read; None: the first one raises.
     :raises StereoError: a pair cannot be read or matched; the text names it.
     """
     found = iter(pairs)
@@ -378,7 +287,6 @@ def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
                 if skipped is None:
                     raise
                 skipped.append(Skipped(unread.name, str(error)))
-                evaluation.follow(None)
                 continue
             matched = evaluation.judge(pair)
         except (*UNREADABLE, MemoryError) as error:

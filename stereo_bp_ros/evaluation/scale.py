@@ -30,7 +30,7 @@ from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.rows import RowTracker
 from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Skipped, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
-from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader, Pair
+from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader
 
 #: Under way at most, with those that wait for an earlier one.
 CHUNKS_PER_WORKER = 3
@@ -107,7 +107,6 @@ class _Judge:
             if chunk.rows is not None:
                 self._evaluation.rows = chunk.rows
             found.backend, found.devices = self._evaluation.backend, self._evaluation.devices
-            self._evaluation.follow(self._before(chunk))
             for matched in judge_all(self._evaluation, self._reader.unread(chunk),
                                      chunk.place + 1, found.skipped
                                      if self._plan.method.skip_unreadable else None):
@@ -122,17 +121,6 @@ class _Judge:
         except Exception as error:
             found.error = f'behind pair {chunk.place + found.count}: {described(error)}'
         return found
-
-    def _before(self, chunk: Chunk) -> Pair | None:
-        """The pair that the first one of a chunk is compared with; None: with none."""
-        if not self._plan.method.consistency or chunk.before is None:
-            return None
-        try:
-            return next(self._reader.read(chunk.before), None)
-        except UNREADABLE:
-            if self._plan.method.skip_unreadable:
-                return None
-            raise
 
 
 #: That of this process, where it is a worker.

@@ -12,12 +12,11 @@ from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
-from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence, sequence_of
 from stereo_bp_ros.evaluation.sources import Input
 
 #: What a scenario may have; the first two it must have.
-KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit', 'corridor')
+KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit')
 
 #: Key of an input that is drawn, with the options of ``scenes.sequence.sequence_of``.
 RENDERED = 'rendered'
@@ -29,7 +28,6 @@ class Scenario:
 
     preset, settings, against, repeat: as the options of ``stereo_bp evaluate``.
     limit: pairs of each input; 0 = all.
-    corridor: in which obstacles are counted; None = none.
     """
 
     path: pathlib.Path
@@ -40,16 +38,16 @@ class Scenario:
     against: tuple[str, ...] = ()
     repeat: int = 3
     limit: int = 0
-    corridor: Corridor | None = None
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """Distances whose pixels and obstacles the conditions are about, metres, each once."""
-        return tuple(dict.fromkeys(window for one in self.conditions for window in one.windows))
+        """Distances whose pixels the conditions are about, metres, each once."""
+        return tuple(dict.fromkeys(one.window for one in self.conditions if one.window))
 
-    def asks(self, option: str) -> str:
-        """The text of a condition that needs an option (``conditions.OPTIONS``), or ''."""
-        return next((one.text for one in self.conditions if one.needs_option(option)), '')
+    @property
+    def judges_confidence(self) -> bool:
+        """Whether a condition is about the confidence, which is judged for it alone."""
+        return any('sparsification' in one.path for one in self.conditions)
 
 
 def read_scenario(path: pathlib.Path) -> Scenario:
@@ -70,13 +68,8 @@ def _scenario(path: pathlib.Path, content: Any) -> Scenario:
         if key not in KEYS:
             raise ValueError(f'it has the key {shown(key)}, but known are ' + ', '.join(KEYS)
                              + did_you_mean(str(key), KEYS))
-    against = tuple(_texts(content, 'against'))
-    matchers = [name for text in against for name in
-                ([text.partition(':')[0]] if ':' in text else text.split(','))]
     inputs = _inputs(path.parent, content.get('inputs'))
-    conditions = tuple(parse_condition(
-        text, matchers, [one.name for one in inputs] if len(inputs) > 1 else [])
-        for text in _texts(content, 'conditions'))
+    conditions = tuple(map(parse_condition, _texts(content, 'conditions')))
     if not conditions:
         raise ValueError('it has no conditions, so that it could not fail')
     preset = content.get('preset', '')
@@ -88,9 +81,9 @@ def _scenario(path: pathlib.Path, content: Any) -> Scenario:
         raise ValueError(f'settings is {shown(settings)}, but must have a name and a value in '
                          'each line')
     return Scenario(path, inputs, conditions, preset,
-                    {str(name): value for name, value in settings.items()}, against,
-                    _whole(content, 'repeat', 3, 1), _whole(content, 'limit', 0, 0),
-                    _corridor(content['corridor']) if 'corridor' in content else None)
+                    {str(name): value for name, value in settings.items()},
+                    tuple(_texts(content, 'against')), _whole(content, 'repeat', 3, 1),
+                    _whole(content, 'limit', 0, 0))
 
 
 def _texts(content: Mapping[str, Any], key: str) -> list[str]:
@@ -108,20 +101,6 @@ def _whole(content: Mapping[str, Any], key: str, default: int, least: int) -> in
         raise ValueError(f'{key} is {shown(value)}, but must be a whole number from {least} '
                          'to 1000000000')
     return value
-
-
-def _corridor(options: Any) -> Corridor:
-    """A corridor by its sides in metres, and the height of the camera where it is given."""
-    known = ('width', 'length', 'camera_height')
-    if not isinstance(options, Mapping) or not {*known[:2]} <= {*options} <= {*known} or not all(
-            isinstance(value, int | float) and not isinstance(value, bool)
-            and 1e-2 <= value <= 1e3 for value in options.values()):
-        raise ValueError(f'corridor is {shown(options)}, but must be width, length and, if the '
-                         'ground is not found in the truth, camera_height, metres from 0.01 to '
-                         '1000')
-    height = options.get('camera_height')
-    return Corridor(float(options['width']), float(options['length']),
-                    None if height is None else float(height))
 
 
 def _inputs(folder: pathlib.Path, values: Any) -> tuple[Input, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
@@ -53,7 +54,7 @@ def inputs_of(paths: Sequence[pathlib.Path]) -> tuple[Input, ...]:
 
     :raises ValueError: a path is there twice.
     """
-    places = [path.resolve() for path in paths]
+    places = [resolved(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1:
             raise ValueError(f'{path} is there twice')
@@ -152,7 +153,7 @@ class Sources:
 
         :param size: pairs of every other chunk, at least 1.
         """
-        first, before = 0, None
+        first = 0
         for one, count in zip(self.inputs, self._counts, strict=True):
             source = one.source.absolute() if isinstance(one.source, pathlib.Path) else one.source
             whole = Chunk(Input(one.name, source), self._topics, 0, 0, label=self._label(one),
@@ -165,10 +166,7 @@ class Sources:
                     if not entries:         # a bag may have left images without a partner
                         continue
                     stop = start + len(entries)
-                    yield dataclasses.replace(whole, start=start, stop=stop, entries=entries,
-                                              before=before)
-                    before = dataclasses.replace(whole, start=stop - 1, stop=stop,
-                                                 entries=entries[-1:])
+                    yield dataclasses.replace(whole, start=start, stop=stop, entries=entries)
                     first = whole.first + stop
             self._warn_unpaired(one, count, first - whole.first)
 
@@ -184,8 +182,7 @@ class Chunk:
     topics:      of a bag.
     start, stop: indices of the pairs in the input, the last one excluded.
     entries:     where the source has them.
-    before:      the pair before the first one; None: there is none.
-    rows:        what the pairs before it show of their rows; None: nobody asks.
+    rows:        what the pairs before these show of their rows; None: nobody asks.
     label:       the name of the input, where there are several.
     first:       pairs of the inputs before this one.
     """
@@ -195,7 +192,6 @@ class Chunk:
     start: int
     stop: int
     entries: tuple[bags.BagEntry | int, ...] = ()
-    before: Chunk | None = None
     rows: RowTracker | None = None
     label: str = ''
     first: int = 0

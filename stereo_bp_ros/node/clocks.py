@@ -9,13 +9,35 @@ from collections.abc import Callable
 from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rosgraph_msgs.msg import Clock
+
+from stereo_bp_ros.node.diagnostics.conditions import Conditions
 
 
 class Clocks:
-    """The clocks of a node; for any number of threads."""
+    """The clocks of a node; for any number of threads.
 
-    def __init__(self, node: Node) -> None:
+    A negative /clock is ignored: the time before it stays.
+
+    :param conditions: is told of a negative /clock.
+    """
+
+    def __init__(self, node: Node, conditions: Conditions) -> None:
         self._clock = node.get_clock()
+        # rclpy's callback raises for a negative time, and an executor that only raises ends.
+        source = node._time_source
+        take_clock = source.clock_callback
+
+        def take_possible_clock(message: Clock) -> None:
+            if message.clock.sec >= 0:
+                take_clock(message)
+            else:
+                conditions.warn('clock', f'/clock is negative, {message.clock.sec} s: that is '
+                                'ignored, and the time before it stays')
+        is_active = source.ros_time_is_active
+        source.ros_time_is_active = False
+        source.clock_callback = take_possible_clock
+        source.ros_time_is_active = is_active           # subscribes anew
 
     def on_going_back(self, callback: Callable[[int], None]) -> None:
         """Have a function called with the new time, nanoseconds, when /clock goes back.

@@ -23,6 +23,7 @@ from stereo_bp_ros.errors import (
     StereoError,
     described,
     quoted,
+    reason_of,
 )
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
@@ -138,7 +139,7 @@ class FrameProcessor:
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
-        self._clock_epoch = 0
+        self._generation_number = -1
         self._quality_at = 0.0
         self._quality_warnings = QualityWarnings()
         self._doubts: list[str] = []
@@ -154,16 +155,17 @@ class FrameProcessor:
             drop = self._process(pair)
         except InputError as error:
             drop = _Drop(PairDrop.BAD_INPUT, error.reason, functools.partial(
-                error_of, 'input', f'bad input: {error}'))
+                error_of, f'input {error.reason}', f'bad input: {error}'))
         except MemoryLimitError as error:
             drop = _Drop(PairDrop.BAD_INPUT, InputReason.TOO_LARGE, functools.partial(
-                error_of, 'input', f'bad input: {InputReason.TOO_LARGE}: {error}'))
+                error_of, f'input {InputReason.TOO_LARGE}',
+                f'bad input: {InputReason.TOO_LARGE}: {error}'))
         except DeviceLostError as error:
             self._device_lost(error)        # another engine is built, and the pair held until then
             drop = _Drop(PairDrop.ENGINE_ERROR)
         except StereoError as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
-                error_of, 'engine', str(error)))
+                error_of, 'engine', reason_of(error)))
         except Exception as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
                 error_of, 'engine', f'matching failed: {described(error)}',
@@ -259,8 +261,8 @@ class FrameProcessor:
                 self._conditions.warn, 'age', f'a pair is {age:.3f} s old, max_input_age allows '
                 f'{limit:g} s: pairs are dropped as stale; a bag needs --clock and use_sim_time, '
                 'or max_input_age 0'))
-        if self._clock_epoch != self._generation.clock_epoch:
-            self._clock_epoch = self._generation.clock_epoch
+        if self._generation_number != pair.generation:
+            self._generation_number = pair.generation
             self._last_stamp_ns = 0
         if pair.stamp_ns <= self._last_stamp_ns:
             return _Drop(PairDrop.NOT_NEWER)
@@ -328,7 +330,7 @@ class FrameProcessor:
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
         if _apart_s(pair) <= MAX_APART_S:
             self._drift.offer(ready.left, ready.right, config, ready.rectification,
-                              ready.calibration, pair.stamp_ns, frame,
+                              ready.calibration, pair.stamp_ns,
                               self._offsets.target if config.row_correction == 'correct' else None)
         warnings = list(map(str, checks.believe(
             checks.examine_images(ready.left, ready.right, config), config)))
@@ -350,18 +352,19 @@ class FrameProcessor:
         self._conditions.replace('quality', warnings)
 
     def _device_lost(self, error: DeviceLostError) -> None:
+        lost = reason_of(error)
         if self.settings.on_device_loss == 'exit':
-            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}')
+            self._conditions.hold('device', Severity.ERROR, f'device lost: {lost}')
             self._matcher_host.abandon()
-            self._on_device_loss(str(error))
+            self._on_device_loss(lost)
             return
         try:
             self._matcher_host.fall_back_to_cpu(error)
             self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
         except Exception as failure:
-            self._conditions.hold('device', Severity.ERROR, f'device lost: {error}; the CPU '
-                                  f'cannot go on: {failure}')
-            self._on_device_loss(str(failure))
+            text = f'device lost: {lost}; the CPU cannot go on: {reason_of(failure)}'
+            self._conditions.hold('device', Severity.ERROR, text)
+            self._on_device_loss(text)
 
 
 def _apart_s(pair: StereoPair) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from stereo_bp_ros import engines
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError
+from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError, reason_of
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.rectification import Rectification
@@ -44,7 +44,7 @@ class MatcherHost:
         self.config: MatcherConfig | None = None
         #: Name of the device that computes and how, for people.
         self.device: Mapping[str, str] = {}
-        #: What happened to the first back end, where it was lost and replaced; else ''.
+        #: What happened to the device, where it was lost and replaced by the CPU; else ''.
         self.lost = ''
         self._back_off = 0.0
         self._retry_at = 0.0
@@ -57,7 +57,8 @@ class MatcherHost:
     @property
     def effective_config(self) -> MatcherConfig | None:
         """``StereoMatcher.effective_config``; None before configure and after cleanup."""
-        return None if self.matcher is None else self.matcher.effective_config
+        matcher = self.matcher      # the worker may let it go meanwhile
+        return None if matcher is None else matcher.effective_config
 
     def build(self, config: MatcherConfig, width: int, height: int,
               calibration: Calibration | None = None) -> float:
@@ -67,15 +68,19 @@ class MatcherHost:
         :raises StereoError: the configuration cannot run here.
         """
         previous = self.config
-        self.release()
-        # A rebuild that fails may be tried again, with what was in use before.
-        self.config = previous
+        try:
+            self.release()
+        finally:
+            # A rebuild that fails may be tried again, with what was in use before.
+            self.config = previous
         start = time.perf_counter()
         config = self.effective(config)
         matcher = self._factory(config)
         try:
             with self._building():
                 matcher.prepare(width, height, calibration)
+        except DeviceLostError:
+            raise                       # nothing may touch its device again
         except BaseException:
             matcher.close()
             raise
@@ -194,14 +199,18 @@ class MatcherHost:
     def fall_back_to_cpu(self, error: DeviceLostError) -> None:
         """Replace a lost back end by the CPU's, for the rest of this process.
 
+        Where the device was lost while an engine was built, there is no matcher: the next frame
+        tells the size.
+
         :raises StereoError: that cannot run here either.
         """
-        assert self.matcher is not None
-        old = self.matcher
-        width, height = old.size or (0, 0)
-        self.lost = f'the back end {old.backend} was lost ({error}), cpu goes on'
+        config, old = self.config, self.matcher
+        if config is None:
+            raise StereoError('there is no matcher: the node is not configured')
+        size, calibration = (old.size, old.calibration) if old is not None else (None, None)
+        self.lost = f'the device was lost ({reason_of(error)}), cpu goes on'
         self.abandon()
-        self.build(old.config, width, height, old.calibration)
+        self.build(config, *(size or (0, 0)), calibration)
 
     def abandon(self) -> None:
         """Let a matcher go without closing it: nothing may touch its device again."""

@@ -19,14 +19,14 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros import engines
-from stereo_bp_ros.errors import StereoError, described
+from stereo_bp_ros.errors import described, reason_of
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
 from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
-from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
-from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
+from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop, take_snapshot
+from stereo_bp_ros.node.diagnostics.monitors import LatencyWindow, OutputMonitor
 from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message, nothing_published
 from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor
@@ -79,13 +79,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._conditions = Conditions(self._log)
         self._conditions.hold('transport', Severity.WARN, *filter(None, [transport]))
         self._qos_watch = QosWatch(self, self._conditions)
-        self._clocks = Clocks(self)
+        self._clocks = Clocks(self, self._conditions)
         self._ledger = Ledger()
         self._generation = Generation()
         self._latencies = LatencyWindow()
         self._offsets = OffsetMonitor(self._conditions)
         self._drift = CalibrationMonitor(self._conditions)
-        self._gpu = GpuMonitor(self._conditions)
         self._mailbox = Mailbox(ledger=self._ledger)
         self._matcher_host = MatcherHost(matcher_factory or StereoMatcher,
                                        self.get_logger().info)
@@ -118,7 +117,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         # real time, because a paused simulation is no reason for silence.
         self._ticker = Ticker(1.0, self._publish_diagnostics)
         self._ticker.start()
-        # Apart from the diagnostics, which a driver that hangs must not silence.
+        # Apart from the diagnostics, which a long measurement must not delay.
         self._measured_s = -math.inf
         self._measuring = Ticker(MEASURING_TICK_S, self._measure)
         self._measuring.start()
@@ -187,13 +186,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                 pass
             except Exception as error:
                 # rclpy would swallow what leaves a transition.
-                text = (str(error) if isinstance(error, (StereoError, TimeoutError))
-                        else described(error))
                 if not self._stopping:
                     if undo is not None:
                         with contextlib.suppress(Exception):
                             undo(state)
-                    self._conditions.hold('device', Severity.ERROR, f'{name} failed: {text}')
+                    self._conditions.hold('device', Severity.ERROR,
+                                          f'{name} failed: {reason_of(error)}')
             finally:
                 self._busy_with = ''
             return FAILURE
@@ -218,9 +216,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         if self._matcher_host.lost:
             self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
         self._outputs = OutputPublishers(self, group=self.default_callback_group,
-                                         qos_watch=self._qos_watch,
-                                         generation=self._generation,
-                                         conditions=self._conditions, settings=settings,
+                                         qos_watch=self._qos_watch, settings=settings,
                                          on_buffer=self._matcher_host.pin)
         self._processor = FrameProcessor(
             matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
@@ -303,9 +299,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         # The last word, for whoever looks at /diagnostics to learn why the node has gone.
         self._publish_diagnostics()
         self._wait_for_listeners()
-        outputs = self._outputs
-        compressed = outputs is None or outputs.stop()
-        return self._worker.stop(limit=0.1) and compressed
+        return self._worker.stop(limit=0.1)
 
     def _release(self, limit: float) -> None:
         try:
@@ -370,8 +364,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             if not is_due:
                 return
             self._measured_s = now
-            self._drift.measure(self._configuration.node.camera_height)
-            self._gpu.read(self._matcher_host.device if self._matcher_host.matcher else {})
+            self._drift.measure()
         except Exception as error:
             self._conditions.error('diagnostics', f'measuring failed: {described(error)}')
 
@@ -409,7 +402,10 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         distribution, recent = self._latencies.report()
         # Before the counters, which are ahead of the words: no report has these alone.
         conditions = self._conditions.report()
-        counts, before = self._ledger.counts(), self._reported
+        snapshot = take_snapshot(
+            self._ledger, self._pairing.waiting, lambda: self._pairing.awaiting_camera_info
+            + self._mailbox.occupied + self._worker.busy)
+        counts, before = snapshot.counts, self._reported
         self._reported = counts
         state = self._busy_with or self._state_machine.current_state[1]
         idle = state == 'active' and outputs is not None and not outputs.wanted()
@@ -426,15 +422,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                 time.monotonic(), counts, wanted=state == 'active' and not idle,
                 timeout=settings.input_timeout, building=self._matcher_host.building_since,
                 built=self._matcher_host.built_at),
-            waiting={side: self._pairing.waiting(side) for side in SIDES},
-            held=(self._pairing.awaiting_camera_info + self._mailbox.occupied
-                  + self._worker.busy),
+            waiting=snapshot.waiting, held=snapshot.held,
             closest_miss=self._pairing.take_closest_miss(),
             quality=processor.quality if processor is not None else None,
             vertical={**self._offsets.report(self._configuration.matcher.row_correction),
                       **self._drift.report()},
             distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
-            device={**self._matcher_host.device, **self._gpu.report()},
+            device=dict(self._matcher_host.device),
             config=self._configuration.matcher, settings=settings)
 
     def _log(self, level: Severity, text: str) -> None:

@@ -25,12 +25,11 @@ class Generation:
     """Which results may still be published: every activation and clock jump begins a generation.
 
     Results pass a gate on their way out. ``advance`` returns only when nobody is inside the gate:
-    after it, nothing of an older generation is published. ``clock_epoch`` says how often the
-    clock went back.
+    after it, nothing of an older generation is published.
     """
 
     def __init__(self) -> None:
-        self.number = self.clock_epoch = 0
+        self.number = 0
         self._gate = threading.Lock()
         self._ended: dict[int, PairDrop] = {}
 
@@ -40,7 +39,6 @@ class Generation:
             self._ended[self.number] = reason
             while len(self._ended) > GENERATIONS:
                 del self._ended[next(iter(self._ended))]
-            self.clock_epoch += reason is PairDrop.CLOCK_JUMP
             self.number += 1
 
     def ended(self, number: int) -> PairDrop | None:
@@ -95,21 +93,23 @@ class _Waiting:
 
 
 class _Side:
-    """What waits on one side, in the order of arrival."""
+    """What came on one side in this round, and waits in the order of arrival."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, Arrival] = {}
         self.paired: collections.deque[int] = collections.deque(maxlen=REMEMBERED)
         self.newest: int | None = None
-        self.epoch = 0
 
 
 class Pairing:
     """Pairs images by stamp; every method may be called from any thread.
 
-    Images pair while the pairing is open. A clock that goes back, or a stamp that goes back by
-    more than ``jump_threshold`` against the newest of its own side, means that a bag or a
-    simulation started over: what waits is dropped, and ``on_clock_jump`` is called.
+    Images pair while the pairing is open, in rounds. A clock that goes back, or a stamp that goes
+    back by more than ``jump_threshold`` against the newest of its own side, means that a bag or a
+    simulation started over: a new round begins, of which nothing is known. What waits is dropped,
+    and ``on_clock_jump`` is called. No image is rejected for its round: until the round has a
+    pair, a side that goes back follows the other side or the clock, and drops what waits of its
+    own.
 
     A pair leaves with the camera_infos that belong to it (``CameraInfos``), and waits for them
     at most ``WAIT`` seconds. Whoever feeds the pairing calls ``release`` while ``is_timed``.
@@ -133,8 +133,7 @@ class Pairing:
         self._sides = {side: _Side() for side in SIDES}
         self._infos = CameraInfos()
         self._awaiting: list[_Waiting] = []
-        self._epoch = 0
-        self._newest_of_epoch = 0
+        self._has_pair = False
         #: Number of the generation of pairs; None while pairing is closed.
         self._number: int | None = None
         self._closest_miss_ns: int | None = None
@@ -148,7 +147,7 @@ class Pairing:
         """Stop pairing: what waits and what arrives from now on is dropped as deactivated."""
         with self._lock:
             self._number = None
-            self._flush(ImageDrop.DEACTIVATED, PairDrop.DEACTIVATED)
+            self._begin_round(ImageDrop.DEACTIVATED, PairDrop.DEACTIVATED)
 
     def waiting(self, side: str) -> int:
         """Number of images that wait for their partner."""
@@ -203,9 +202,8 @@ class Pairing:
                 self._ledger.drop_image(name, ImageDrop.BAD_INPUT,
                                         input_reason=InputReason.ZERO_STAMP)
                 return []
-            epoch = self._epoch
+            has_jumped = self._follow(name, stamp_ns)
             ready = self._add(name, Arrival(message, stamp_ns, received, entered))
-            has_jumped = self._epoch != epoch
         if has_jumped:      # nothing is ready then
             self._begin_generation()
         return ready
@@ -225,11 +223,11 @@ class Pairing:
         """The clock that stamps are of went back, by however little: everything starts over."""
         with self._lock:
             # Where an image of the new round came first, it has started over already.
-            is_new = any(side.epoch == self._epoch and side.newest is not None
-                         and side.newest > now_ns for side in self._sides.values())
+            is_new = any(side.newest is not None and side.newest > now_ns
+                         for side in self._sides.values())
             if is_new:
-                self._start_over(self._epoch + 1, now_ns)
-        if is_new and self._number is not None:
+                self._start_over()
+        if is_new:
             self._begin_generation()
 
     def _begin_generation(self) -> None:
@@ -242,9 +240,6 @@ class Pairing:
     def _add(self, name: str, arrival: Arrival) -> list[StereoPair]:
         stamp_ns = arrival.stamp_ns
         side, other = self._sides[name], self._sides['right' if name == 'left' else 'left']
-        if not self._belongs_to_this_epoch(side, stamp_ns):
-            self._ledger.drop_image(name, ImageDrop.CLOCK_JUMP)
-            return []
         if stamp_ns in side.waiting or stamp_ns in side.paired:
             self._ledger.drop_image(name, ImageDrop.DUPLICATE)
             return []
@@ -260,6 +255,7 @@ class Pairing:
         del other.waiting[partner.stamp_ns]
         side.paired.append(stamp_ns)
         other.paired.append(partner.stamp_ns)
+        self._has_pair = True
         self._ledger.count('pairs')
         left, right = (arrival, partner) if name == 'left' else (partner, arrival)
         pair = _Waiting(left, right, arrival.entered + WAIT)
@@ -269,39 +265,39 @@ class Pairing:
             self._ledger.count('camera_info_waits')
         return ready
 
-    def _belongs_to_this_epoch(self, side: _Side, stamp_ns: int) -> bool:
-        threshold = self.settings.jump_threshold * 1e9
-        if side.newest is not None and side.newest - stamp_ns > threshold:
-            side.epoch += 1
+    def _follow(self, name: str, stamp_ns: int) -> bool:
+        """Note the newest stamp of a side; returns whether everything starts over with it."""
+        side = self._sides[name]
+        limit_ns = self.settings.jump_threshold * 1e9 if self._has_pair else 0
+        goes_back = side.newest is not None and side.newest - stamp_ns > limit_ns
+        starts_over = goes_back and self._has_pair
+        if starts_over:
+            self._start_over()
+        elif goes_back:
+            self._drop_waiting(name, ImageDrop.CLOCK_JUMP)
             side.newest = None
-            if side.epoch > self._epoch:
-                self._start_over(side.epoch, stamp_ns)
-        if side.epoch < self._epoch:
-            # The clock or the other side has gone back. This image either is still from before,
-            # or the first one after it where this side had too little to go back from.
-            if (side.newest is not None
-                    and abs(stamp_ns - self._newest_of_epoch) >= abs(stamp_ns - side.newest)):
-                return False
-            side.epoch = self._epoch
-            side.newest = None
-        side.newest = stamp_ns if side.newest is None else max(side.newest, stamp_ns)
-        self._newest_of_epoch = max(self._newest_of_epoch, side.newest)
-        return True
+        side.newest = max(stamp_ns, side.newest or 0)
+        return starts_over
 
-    def _start_over(self, epoch: int, newest_ns: int) -> None:
-        self._epoch, self._newest_of_epoch = epoch, newest_ns
+    def _start_over(self) -> None:
         self._ledger.count('clock_jumps')
-        self._flush(ImageDrop.CLOCK_JUMP, PairDrop.CLOCK_JUMP)
-        for side in self._sides.values():
-            side.paired.clear()
+        self._begin_round(ImageDrop.CLOCK_JUMP, PairDrop.CLOCK_JUMP)
 
-    def _flush(self, image_reason: ImageDrop, pair_reason: PairDrop) -> None:
+    def _begin_round(self, image_reason: ImageDrop, pair_reason: PairDrop) -> None:
+        """Drop what waits, and forget which stamps there have been."""
+        self._has_pair = False
         for name, side in self._sides.items():
-            self._ledger.drop_image(name, image_reason, len(side.waiting))
-            side.waiting.clear()
+            self._drop_waiting(name, image_reason)
+            side.paired.clear()
+            side.newest = None
         while self._awaiting:
             self._awaiting.pop()
             self._ledger.drop_pair(pair_reason)
+
+    def _drop_waiting(self, name: str, reason: ImageDrop) -> None:
+        waiting = self._sides[name].waiting
+        self._ledger.drop_image(name, reason, len(waiting))
+        waiting.clear()
 
     def _partner(self, other: _Side, stamp_ns: int) -> Arrival | None:
         partner_ns, difference = find_partner(other.waiting, stamp_ns,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,14 +9,11 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.callback_groups import CallbackGroup
 from rclpy.lifecycle import LifecycleNode, LifecyclePublisher
-from sensor_msgs.msg import CameraInfo, CompressedImage
+from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Float64MultiArray
 
 from stereo_bp_ros.config import NodeConfig
-from stereo_bp_ros.errors import described
 from stereo_bp_ros.node import qos
-from stereo_bp_ros.node.compression import Compressor, compressed_color, compressed_depth
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
 from stereo_bp_ros.node.frames import Result
 from stereo_bp_ros.node.messages import (
@@ -30,12 +26,7 @@ from stereo_bp_ros.node.messages import (
     latency_message,
     latency_numbers,
 )
-from stereo_bp_ros.node.pairing import Generation
 from stereo_bp_ros.node.qos import QosWatch
-
-#: From the pixels of an ``ImageMessage``, their encoding and what else is known of a frame, whose
-#: own arrays may hold a later one by then.
-Compress = Callable[[np.ndarray, str, Result], CompressedImage]
 
 
 class Topic(NamedTuple):
@@ -44,28 +35,19 @@ class Topic(NamedTuple):
     output:  what the engine is to compute, a name of ``types.OUTPUTS``; '' = nothing: published
              with the frames that others want.
     message: what keeps and fills the message. Topics of the same output share one.
-    compress: what makes the message that is published of that one, which no frame waits for.
     """
 
     output: str
     message: type[KeptMessage]
-    compress: Compress | None = None
-
-    @property
-    def kind(self) -> type:
-        """The class of what is published."""
-        return CompressedImage if self.compress else self.message.kind
 
 
 TOPICS = {
     'disparity': Topic('disparity', DisparityMessage),
     'depth': Topic('depth', ImageMessage),
     'depth/image_rect': Topic('depth', ImageMessage),
-    'depth/image_rect/compressedDepth': Topic('depth', ImageMessage, compressed_depth),
     'depth/camera_info': Topic('', CameraInfoMessage),
     'confidence': Topic('confidence', ImageMessage),
     'disparity_color': Topic('disparity_color', ImageMessage),
-    'disparity_color/compressed': Topic('disparity_color', ImageMessage, compressed_color),
     'points2': Topic('points', PointCloudMessage),
 }
 
@@ -77,9 +59,6 @@ CORRECTED_INFO = 'right/corrected_camera_info'
 #: Output in place of ``depth``, by ``depth_encoding``.
 DEPTHS = {'32FC1': 'depth', '16UC1': 'depth_mm'}
 
-#: Seconds that the end waits for a picture that is being compressed.
-COMPRESSION_LIMIT = 1.0
-
 
 class OutputPublishers:
     """Publishes what somebody subscribes to; made by configure, destroyed by cleanup.
@@ -87,25 +66,20 @@ class OutputPublishers:
     Used by the worker's thread, except for making and destroying.
 
     :param group: for the events of the publishers.
-    :param generation: of the result that ``publish`` is called with, which holds its gate.
     :param on_buffer: is given every new buffer that results will be written into.
     """
 
     def __init__(self, node: LifecycleNode, *, group: CallbackGroup, qos_watch: QosWatch,
-                 generation: Generation, conditions: Conditions, settings: NodeConfig,
-                 on_buffer: Callable[[Any], object]) -> None:
+                 settings: NodeConfig, on_buffer: Callable[[Any], object]) -> None:
         self._node = node
         self._name = node.get_fully_qualified_name()
-        self._generation = generation
         depth = DEPTHS[settings.depth_encoding]
         self._topics = {name: topic._replace(output=depth) if topic.output == 'depth' else topic
                         for name, topic in TOPICS.items()}
         self._messages = {topic.output: topic.message(topic.output, on_buffer)
                           for topic in self._topics.values()}
-        self._compressor = Compressor(lambda error: conditions.error(
-            'compression', f'compressing failed: {described(error)}'))
         self._publishers: dict[str, LifecyclePublisher] = {}
-        kinds = {name: topic.kind for name, topic in self._topics.items()}
+        kinds = {name: topic.message.kind for name, topic in self._topics.items()}
         try:
             for name, kind in {**kinds, LATENCY: DiagnosticArray,
                                LATENCY_MS: Float64MultiArray, CORRECTED_INFO: CameraInfo}.items():
@@ -133,25 +107,10 @@ class OutputPublishers:
                 for name, message in messages.items() if isinstance(message, OutputMessage)}
 
     def publish(self, topics: tuple[str, ...], result: Result) -> None:
-        """Publish topics whose buffers have been filled; the compressed ones a little later."""
+        """Publish topics whose buffers have been filled."""
         for name in topics:
-            topic, publisher = self._topics[name], self._publishers[name]
-            message = self._messages[topic.output].fill(result)
-            if topic.compress is None:
-                publisher.publish(message)
-                continue
-            pixels = getattr(result.frame, topic.output)
-            self._compressor.offer(name, pixels, functools.partial(
-                self._publish_compressed, publisher, topic.compress, message.encoding,
-                result, self._generation.number))
-
-    def _publish_compressed(self, publisher: LifecyclePublisher, compress: Compress,
-                            encoding: str, result: Result, generation: int,
-                            pixels: np.ndarray) -> None:
-        message = compress(pixels, encoding, result)
-        with self._generation.gate(generation) as ended:
-            if ended is None:
-                publisher.publish(message)
+            self._publishers[name].publish(
+                self._messages[self._topics[name].output].fill(result))
 
     def publish_corrected_info(self, info: CameraInfo) -> None:
         """Publish what the right camera_info would have to be."""
@@ -166,12 +125,7 @@ class OutputPublishers:
         if numbers.get_subscription_count():
             numbers.publish(latency_numbers(latency))
 
-    def stop(self) -> bool:
-        """Compress nothing any more; returns whether that ended within ``COMPRESSION_LIMIT``."""
-        return self._compressor.stop(COMPRESSION_LIMIT)
-
     def destroy(self) -> None:
         """Destroy the publishers."""
-        self.stop()
         while self._publishers:
             self._node.destroy_lifecycle_publisher(self._publishers.popitem()[1])

@@ -12,7 +12,7 @@ from typing import Any
 from stereo_bp_ros import engines, geometry
 from stereo_bp_ros.camera import Calibration, image_size
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.errors import ConfigError, InputError, StereoError, described
+from stereo_bp_ros.errors import ConfigError, InputError, StereoError, reason_of
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
@@ -202,9 +202,8 @@ class Reconfiguration:
                           + ' changed')
             self._conditions.clear('configuration')
         except Exception as error:
-            text = str(error) if isinstance(error, StereoError) else described(error)
             self._conditions.warn('configuration', f'the new parameters could not be applied '
-                                  f'and are set back: {text}')
+                                  f'and are set back: {reason_of(error)}')
             parameters.restore(wanted, active)
         finally:
             self._made = time.monotonic()

@@ -19,8 +19,7 @@ class PlainSteps(Settings):
 
     storage: str = setting(
         'local', 'where the values of a message lie while it is computed (CUDA); hybrid: '
-        'registers, shared, and the rest local; both 0 = as stereo_bp tune has found, else all '
-        'local', choices=('register', 'shared', 'local', 'hybrid'))
+        'registers, shared, and the rest local', choices=('register', 'shared', 'local', 'hybrid'))
     registers: int = setting(0, 'values of a message in registers with storage hybrid', 0, 512)
     shared: int = setting(
         0, 'values of a message in shared memory with storage hybrid', 0, 512)
@@ -88,14 +87,6 @@ PROGRAMS: Mapping[str, Program] = {
     'streamed_sad': Program('sad', {'cuda': 'stereo_bp_ros.papers.streamed_sad.cuda:Streamed'}),
     # The engine's own class, with other schedules.
     'tiled_barriers': Program('tiled_bp', {})}
-
-#: Settings of a program that ``stereo_bp tune`` chooses.
-TUNED_SETTINGS = tuple(f'plain_steps.{name}' for name in (
-    'registers', 'shared', 'block_width', 'block_height', 'blocks'))
-
-#: What can be tuned, for people.
-TUNABLE = ('only default without exact has tilings to tune, and plain_steps, with storage hybrid '
-           'and registers and shared 0, a split')
 
 #: Labels up to which the program of ``exact`` unrolls its loops, which makes messages twice as
 #: fast. A kernel takes the compiler 11 s then, and 99 s at 512 labels.

@@ -20,6 +20,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.replay.source import Event, Source
+from stereo_bp_ros.stamps import APART_S
 
 _CLASSES = {bags.IMAGE: Image, bags.COMPRESSED_IMAGE: CompressedImage,
             bags.CAMERA_INFO: CameraInfo}
@@ -35,7 +36,10 @@ DEPTH = 10
 #: Seconds of a recording without a message that are played; what is beyond is left out.
 MAX_GAP_S = 60.0
 
-#: Times and stamps fit messages up to here, nanoseconds: the end of January 19, 2038.
+#: Clocks that the stamps of a recording may be of.
+MAX_CLOCKS = 4
+
+#: Times fit messages up to here, nanoseconds: the end of January 19, 2038.
 _LATEST_NS = 2**31 * 10**9 - 1
 
 _log = logging.getLogger(__name__)
@@ -72,9 +76,11 @@ class Player:
     match.
 
     :param clock: also publish /clock, so that ``use_sim_time`` nodes live in the time of the
-        source; stamps then stay as they are. Else every stamp becomes the time of publishing.
-        /clock goes back at each loop, before its first message. It stands still while a reliable
-        subscriber lacks ``DEPTH`` messages of a topic, so that a busy machine loses none.
+        source; stamps then stay as they are. Else every stamp becomes the time of publishing,
+        whatever clock it is of: all are moved alike, so that what belongs together by its stamps
+        still does. /clock goes back at each loop, before its first message. It stands still
+        while a reliable subscriber lacks ``DEPTH`` messages of a topic, so that a busy machine
+        loses none.
     :param longest_gap_s: a longer time without a message, also one that a damaged time of a
         recording makes, is shortened to this, and said. In seconds of the recording.
     """
@@ -84,7 +90,8 @@ class Player:
         if rate <= 0:
             raise StereoError(f'rate is {rate:g}, but must be > 0')
         self._longest_gap_ns = round(longest_gap_s * 1e9)
-        self._damaged: set[str] = set()         # topics of which that was said
+        self._offsets_ns: list[int] = []        # from stamps to times, the latest in use first
+        self._moved: set[str] = set()           # topics whose change of offset was said
         self._node = node
         self._source = source
         self._rate = rate
@@ -147,8 +154,10 @@ class Player:
                 return
             data = bytes(event.data)
             if self._clock is None:
-                offset_ns = (bags.stamp_of(data) - first_ns) / self._rate
-                data = self._stamped(event, data, int(begin_wall_ns + offset_ns))
+                stamp_ns = bags.stamp_of(data)
+                stamp_ns += self._offset_ns(event.topic, stamp_ns, time_ns)
+                data = bags.with_stamp(
+                    data, int(begin_wall_ns + (stamp_ns - first_ns) / self._rate))
             self._publishers[event.topic].publish(data)
             delay_ms = (time.perf_counter() - begin) * 1e3 - elapsed_ns / 1e6
             report.worst_delay_ms = max(report.worst_delay_ms, delay_ms)
@@ -156,15 +165,21 @@ class Player:
             if progress and event.topic.startswith('left/image'):
                 progress(report.pairs)
 
-    def _stamped(self, event: Event, data: bytes, stamp_ns: int) -> bytes:
-        """A message with another stamp, or with the nearest to it that fits a message."""
-        fitting = min(max(0, stamp_ns), _LATEST_NS)
-        if fitting != stamp_ns and event.topic not in self._damaged:
-            self._damaged.add(event.topic)
-            _log.warning('a message of %s has the stamp %.3f s and was recorded at %.3f s: one of '
-                         'the two is damaged, and it will have no partner', event.topic,
-                         bags.stamp_of(data) / 1e9, event.time_ns / 1e9)
-        return bags.with_stamp(data, fitting)
+    def _offset_ns(self, topic: str, stamp_ns: int, time_ns: int) -> int:
+        """What makes a stamp the time of its recording, to ``APART_S``: the same for all stamps
+        of one clock, because their differences are to stay."""
+        own_ns = time_ns - stamp_ns
+        offset_ns = next((one for one in self._offsets_ns if abs(own_ns - one) <= APART_S * 1e9),
+                         own_ns)
+        if self._offsets_ns and offset_ns not in self._offsets_ns and topic not in self._moved:
+            self._moved.add(topic)
+            _log.warning('stamps of %s are %.3f s off the times of recording at %.3f s, and '
+                         'others %.3f s: another clock, or damaged; each becomes the time of '
+                         'publishing, and images may have no partner', topic, -own_ns / 1e9,
+                         time_ns / 1e9, -self._offsets_ns[0] / 1e9)
+        self._offsets_ns = [offset_ns, *(
+            one for one in self._offsets_ns if one != offset_ns)][:MAX_CLOCKS]
+        return offset_ns
 
     def _skip(self, report: PlayReport, last_ns: int, time_ns: int) -> int:
         """Say that the gap between two times is shortened; returns by how many nanoseconds."""

@@ -13,12 +13,12 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
-from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from stereo_msgs.msg import DisparityImage
 
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation.bag_messages import opened_bag
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.listening import Spinner
 from stereo_bp_ros.replay.parameter_requests import RemoteParameters
@@ -58,8 +58,9 @@ class Recorder:
     """
 
     def __init__(self, node: Node, path: pathlib.Path, depth: int) -> None:
-        self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
-        self._writer.open()
+        self._opened = contextlib.ExitStack()
+        self._writer = self._opened.enter_context(opened_bag(path))
+        self._failure: OSError | None = None
         self.counts = dict.fromkeys(RECORDED, 0)
         self.first: Told | None = None
         self.last: Told | None = None
@@ -78,11 +79,23 @@ class Recorder:
                 raw=True)
         self._spinner = Spinner(node, 'recorder')
 
-    def close(self) -> None:
-        """Stop recording and close the bag."""
-        self._spinner.close()
+    def check(self) -> None:
+        """Reject a bag that cannot be written, as once the disk is full; it is removed.
+
+        :raises ValueError: names it and the reason.
+        """
         with self._lock:
-            self._writer.close()
+            if self._failure:
+                self._opened.__exit__(OSError, self._failure, self._failure.__traceback__)
+
+    def close(self) -> None:
+        """Stop recording and close the bag.
+
+        :raises ValueError: as ``check``.
+        """
+        self._spinner.close()
+        self.check()
+        self._opened.close()
 
     def settings_of_publisher(self, topic: str) -> dict[str, Value]:
         """Settings of the matcher and ``SYNC`` of the node that publishes a topic.
@@ -101,7 +114,13 @@ class Recorder:
 
     def _write(self, topic: str, connection: object, data: bytes) -> None:
         with self._lock:
-            self._writer.write(connection, time.time_ns(), data)
+            if self._failure:
+                return
+            try:
+                self._writer.write(connection, time.time_ns(), data)
+            except OSError as error:
+                self._failure = error
+                return
             self.counts[topic] += 1
         if topic == '/diagnostics':
             message = deserialize_message(data, DiagnosticArray)

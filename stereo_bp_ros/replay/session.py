@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from stereo_bp_ros import transport
+from stereo_bp_ros import atomic_files, transport
 from stereo_bp_ros.config import Value, stamp_tolerance_s
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
@@ -134,10 +134,9 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
     compressed = open_source(source, topics=topics).compressed
     transport = {'image_transport': 'compressed'} if compressed else {}
     parameter_file = directory / 'node.yaml'
-    parameter_file.write_text(yaml.safe_dump(
+    atomic_files.write_text(parameter_file, yaml.safe_dump(
         {'/**': {'ros__parameters': {**transport, **parameters, **reliable_overrides(),
-                                     'use_sim_time': True}}}, sort_keys=False),
-        encoding='utf-8')
+                                     'use_sim_time': True}}}, sort_keys=False))
     command = [*node_command(), '--ros-args', '--params-file', str(parameter_file)]
     return dataclasses.replace(
         _run(command, environment, source, directory, topics=topics,
@@ -201,6 +200,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
     :param node: the node's process, which is stopped at the end; None = one that others started.
     :param ros_arguments: --ros-args and what follows, for the player and the recorder.
     :raises StereoError: no node is active in time, or the node or the player ends too soon.
+    :raises ValueError: the bag ``output`` cannot be written.
     """
     import rclpy
 
@@ -292,6 +292,7 @@ def _play(options: list[str], directory: pathlib.Path, environment: Mapping[str,
     with _process(command, directory / 'player.log', environment or os.environ,
                   stdout=subprocess.PIPE) as player:
         while player.poll() is None:
+            recorder.check()
             _check_running(node, directory / 'node.log')
             report('playing', recorder.counts['disparity'])
             time.sleep(0.1)
@@ -316,6 +317,7 @@ def _wait_until_active(ros_node: Any, image_topic: str, recorder: Recorder,
                        for topic in (image_topic, 'disparity'))
     deadline = time.monotonic() + START_LIMIT_S
     while True:
+        recorder.check()
         if (ros_node.count_subscribers(images) and ros_node.count_publishers(results)
                 and recorder.first):
             return
@@ -359,6 +361,7 @@ def _settled_frames(recorder: Recorder, sent: Mapping[str, int]) -> dict[str, An
     settling = frames.Settling(images, before, QUIET_S)
     seen, deadline = recorder.last, time.monotonic() + SETTLE_LIMIT_S
     while True:
+        recorder.check()
         told, recorded = recorder.last, recorder.counts['disparity']
         assert told is not None
         # The latency of a frame follows its disparity.

@@ -7,16 +7,19 @@ Each camera or matcher has its entities below its name: ``PICTURES``, ``points``
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
+import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import rerun as rr
 import rerun.blueprint as rrb
 
-from stereo_bp_ros import pictures
+from stereo_bp_ros import atomic_files, pictures
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation.showing import bad_pixels
 from stereo_bp_ros.images import RawImage
@@ -46,6 +49,11 @@ DARK = 0.07
 
 #: Seconds that a viewer may take to accept a frame.
 FLUSH_LIMIT_S = 5.0
+
+#: What a recording ends with, and bytes that hold it; without it a recording was cut off.
+END, END_BYTES = b'RRF2FOOT', 16
+
+PIPE_BYTES = 2**16
 
 Map = tuple[np.ndarray, np.ndarray]
 """Disparity, float H x W in pixels, and where it is valid, bool H x W."""
@@ -102,6 +110,56 @@ def _plot(kind: str, contents: Sequence[str]) -> rrb.TimeSeriesView:
         visible=kind in SEVERAL or len(contents) > 1))
 
 
+class _Recording:
+    """Writes what Rerun sends through a pipe into a file.
+
+    Rerun's own thread would say nothing of a full disk, and be waited for for ever.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._error: Exception | None = None
+        self._read, self._write = os.pipe()
+        self._thread = threading.Thread(target=self._copy, name='recording', daemon=True)
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def way_in(self) -> Iterator[str]:
+        """A path that Rerun opens and writes; the file is whole once Rerun closes it."""
+        try:
+            yield f'/proc/self/fd/{self._write}'
+        finally:
+            os.close(self._write)
+
+    def _copy(self) -> None:
+        with open(self._read, 'rb', buffering=0) as pipe:
+            try:
+                with atomic_files.opened(self._path) as file:
+                    end = b''
+                    while part := pipe.read(PIPE_BYTES):
+                        file.write(part)
+                        end = (end + part)[-END_BYTES:]
+                    if END not in end:
+                        raise ValueError(f'{self._path} cannot be written: Rerun has not ended it')
+            except Exception as error:
+                self._error = error
+                while pipe.read(PIPE_BYTES):    # else Rerun would wait
+                    pass
+
+    def check(self) -> None:
+        """:raises ValueError: the file cannot be written."""
+        if self._error:
+            raise self._error
+
+    def close(self) -> None:
+        """Wait until the file is on the disk, once Rerun has closed its end.
+
+        :raises ValueError: as ``check``.
+        """
+        self._thread.join()
+        self.check()
+
+
 class Sink:
     """Sends to a file, a viewer's server, or both; a context manager.
 
@@ -120,19 +178,36 @@ class Sink:
         self._cameras: dict[str, tuple[Any, ...]] = {}
         self._stream = rr.RecordingStream(APPLICATION, recording_id=uuid.uuid4())
         self._file, self._url = file, url
+        self._recording: _Recording | None = None
 
     def __enter__(self) -> Sink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.flush()
-        self._stream.disconnect()
+        try:
+            self.flush()
+        finally:
+            self._stream.disconnect()
+        if self._recording:
+            self._recording.close()
+
+    def check(self) -> None:
+        """Reject a file that cannot be written.
+
+        :raises ValueError: names it and the reason.
+        """
+        if self._recording:
+            self._recording.check()
 
     def lay_out(self, layout: Mapping[str, Sequence[str]], timeline: str = 'stamp') -> None:
         """Add names and what is shown of each, a part of ``LIVE`` or of what ``judged`` sends."""
         if not self._layout:        # what is never shown leaves no file
-            self._stream.set_sinks(*([rr.FileSink(str(self._file))] if self._file else []),
-                                   *([rr.GrpcSink(self._url)] if self._url else []))
+            with contextlib.ExitStack() as stack:
+                sinks = [rr.GrpcSink(self._url)] if self._url else []
+                if self._file:
+                    self._recording = _Recording(self._file)
+                    sinks.append(rr.FileSink(stack.enter_context(self._recording.way_in())))
+                self._stream.set_sinks(*sinks)
         self._layout |= layout
         for name in layout:
             self._log(name, rr.ViewCoordinates.RDF, static=True)
@@ -263,6 +338,7 @@ class Sink:
         if points is not None:
             self.points(own, points)
         self.flush()
+        self.check()
 
     def _picture(self, entity: str, picture: np.ndarray, *, is_lossless: bool = False) -> None:
         image = rr.Image(np.ascontiguousarray(self._thinned(picture)), 'BGR')

@@ -31,7 +31,7 @@ from stereo_msgs.msg import DisparityImage
 
 from stereo_bp_ros import encoded_images
 from stereo_bp_ros.camera import Calibration, projection
-from stereo_bp_ros.errors import StereoError, printable
+from stereo_bp_ros.errors import StereoError, printable, reason_of
 from stereo_bp_ros.images import RawImage, check_limits
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.listening import Spinner, absolute, listener, namespace_of
@@ -153,10 +153,14 @@ class Watch:
             'more time with --wait')
 
     def run(self, seconds: float | None = None) -> None:
-        """Until the time is over, the viewer is closed, or Ctrl-C."""
+        """Until the time is over, the viewer is closed, or Ctrl-C.
+
+        :raises ValueError: as ``Sink.check``.
+        """
         end = None if seconds is None else time.monotonic() + seconds
         with contextlib.suppress(KeyboardInterrupt):
             while self._sink.is_open() and (end is None or time.monotonic() < end):
+                self._sink.check()
                 time.sleep(0.05)
 
     def _missing(self) -> list[str]:
@@ -250,7 +254,7 @@ class Watch:
         try:
             yield
         except Exception as error:
-            text = f'{topic} cannot be shown: {printable(str(error))}'
+            text = f'{topic} cannot be shown: {reason_of(error)}'
             if self._failures.get(topic) != text:
                 self._failures[topic] = text
                 _log.warning(text)

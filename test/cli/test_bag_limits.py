@@ -20,7 +20,6 @@ from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.evaluation import bags
-from stereo_bp_ros.evaluation.bag_reader import Reader
 from test.cli import mcap_files, recordings
 from test.cli.mcap_files import Channel
 
@@ -180,7 +179,7 @@ def test_chunks_that_overlap_in_time_are_held_up_to_the_limit(tmp_path, monkeypa
         assert len(list(bag.raw())) == 160
 
 
-def test_a_chunk_is_held_once(tmp_path):
+def test_a_chunk_is_held_with_its_messages_alone(tmp_path):
     every = [(topic, time_ns + number, data) for number in range(8)
              for topic, time_ns, data in messages(2**21)]
     path = mcap_files.write(tmp_path / 'x.mcap', channels(), every, per_chunk=len(every))
@@ -188,7 +187,7 @@ def test_a_chunk_is_held_once(tmp_path):
     with bags.StereoBag(path) as bag, traced() as peak:
         count = sum(1 for _ in bag.raw())
     assert count == len(every)
-    assert peak[0] < 1.3 * size
+    assert peak[0] < 2.3 * size
 
 
 SEPARATOR = '=' * 80
@@ -270,9 +269,9 @@ def test_pages_that_lead_to_each_other_end(tmp_path):
             page_bytes + bytes(size - len(page_bytes) - len(cells)) + cells)
     content[(last - 2) * size:(last - 1) * size] = leaf
     path.write_bytes(content)
-    reader = Reader(path)
-    assert 'is damaged or was cut off' in ''.join(reader.notes)
-    reader.close()
+    with pytest.raises(StereoError, match=r': `sqlite3 bag\.db3 \.recover` and `ros2 bag '
+                                          'reindex` may save what is left'):
+        bags.StereoBag(path)
 
 
 @pytest.mark.parametrize('name', ['x.db3', 'x.mcap', 'x.bag', 'x.db3.zstd', 'folder/x_0.mcap'])

@@ -46,19 +46,18 @@ def test_a_verb_starts_without_the_others():
               "print(*(verb for verb in main.VERBS "
               "if f'stereo_bp_ros.cli.{verb}' in sys.modules))")
     done = subprocess.run([sys.executable, '-c', source], check=True, capture_output=True,
-                          text=True, timeout=60)
+                          text=True)
     assert done.stdout.splitlines()[-1] == 'match'
 
 
-@pytest.mark.parametrize('verb', [*VERBS, 'benchmark papers'])
+@pytest.mark.parametrize('verb', VERBS)
 def test_the_help_of_every_verb_shows_how_to_call_it_and_what_it_needs(verb, capsys):
     with pytest.raises(SystemExit) as exit_:
-        main([*verb.split(), '--help'])
+        main([verb, '--help'])
     assert exit_.value.code == 0
     printed = capsys.readouterr().out
     assert f'stereo_bp {verb}' in printed
-    draws = verb in ('evaluate', 'sensitivity', 'benchmark papers', 'replay', 'demo',
-                     'calibrate-check')
+    draws = verb in ('evaluate', 'replay', 'demo', 'calibrate-check')
     assert bool(re.search(r'needs? (jinja2 and )?matplotlib', ' '.join(printed.split()))) == draws
     for key in metrics.Score().as_dict():
         assert (f'\n  {key} ' in printed) == (verb in ('match', 'evaluate'))

@@ -88,7 +88,7 @@ def test_a_warning_is_one_plain_line():
     """In a process: pytest has handlers of its own."""
     script = ('import logging; from stereo_bp_ros.cli import main; main.main(["info", "--set"]); '
               'logging.getLogger("stereo_bp_ros").warning("%s", "a\\x1b[31m\\nFAKE\\u202e")')
-    err = subprocess.run([sys.executable, '-c', script], capture_output=True, timeout=120,
+    err = subprocess.run([sys.executable, '-c', script], capture_output=True,
                          check=True).stderr.decode()
     assert err.splitlines()[-1] == 'WARNING: a\\x1b[31m FAKE\\u202e'
 

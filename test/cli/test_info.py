@@ -1,4 +1,4 @@
-"""``stereo_bp info`` and ``tune``: devices, memory plans, sizes."""
+"""``stereo_bp info``: devices, memory plans, sizes."""
 
 from __future__ import annotations
 
@@ -77,15 +77,6 @@ def test_help_groups_the_presets_with_a_line_each(capsys):
     assert '  five_sets    Paper, GPU + CPU' in papers
     rows = [line.split()[0] for line in (own + papers.partition('\n\n')[0]).splitlines() if line]
     assert sorted(rows) == preset_names()
-
-
-def test_tune_says_that_the_cpu_has_nothing_to_tune(capsys):
-    assert main(['tune', '--backend', 'cpu']) == 0
-    assert 'nothing to tune' in capsys.readouterr().out
-    assert main(['tune', '--backend', 'cpu', '--json']) == 0
-    told = capsys.readouterr()
-    assert 'nothing to tune' in told.err
-    assert json.loads(told.out)['results'] == []
 
 
 def test_info_says_in_full_why_the_cpu_computes(capsys, monkeypatch):

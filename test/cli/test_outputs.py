@@ -94,13 +94,9 @@ def test_outputs_of_an_earlier_run_are_written_again(here, capsys):
     (['benchmark', 'sad', '--size', '64x32x8', '--params-file', 'settings.yaml', '--output',
       'settings.yaml'], None),
     (['benchmark', 'sad', 'data', '--output', 'data/one/left.png'], None),
-    (['benchmark', 'papers', '--read', 'papers.json', '--output', '.'], None),
-    (['sensitivity', 'pitch', '--params-file', 'p.yaml', '--output', 'out'], 'sensitivity.json'),
     (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out'], 'report.json'),
     (['calibrate-check', 'data', '--params-file', 'p.yaml', '--output', 'out'],
      'calibration.json'),
-    (['evaluate', 'data', '--params-file', 'p.yaml', '--output', 'out', '--sweep',
-      'levels=3,4'], 'chosen.yaml'),
     (['evaluate', '--scenario', 'p.yaml', '--output', 'out'], 'report.html')])
 def test_verbs_that_write_beside_what_they_read_keep_it(
         here, capsys, nothing_is_computed, verb, made):
@@ -108,7 +104,6 @@ def test_verbs_that_write_beside_what_they_read_keep_it(
     for name in ('left.png', 'right.png'):
         os.rename(name, f'data/one/{name}')
     (here / 'out').mkdir()
-    (here / 'papers.json').write_text('{"tables": []}')
     if made:
         parameters(f'out/{made}')
         if '--scenario' in verb:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
+import http.server
+import ipaddress
 import json
 import pathlib
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import cv2
 import numpy as np
@@ -124,16 +129,10 @@ def test_match_and_evaluate_record_what_they_computed(street, tmp_path, capsys, 
 
 @pytest.fixture
 def options() -> argparse.Namespace:
-    """Of ``stereo_bp view`` at two ports that are free."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind((viewer.LOCAL, 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind((viewer.LOCAL, port + 1))
-            except (OSError, OverflowError):
-                continue
-        return build_parser('view').parse_args(['view', '--web', str(port)])
+    """Of ``stereo_bp view`` at a port that is free."""
+    with socket.socket() as free:
+        free.bind((viewer.LOCAL, 0))
+        return build_parser('view').parse_args(['view', '--web', str(free.getsockname()[1])])
 
 
 #: Another address of this machine, at which nothing of ours may answer.
@@ -150,15 +149,14 @@ def test_the_viewer_answers_on_this_machine_alone_and_its_page_may_not_tell_othe
         own = shown.folder
         assert not json.loads((own / 'rerun/analytics.json').read_text())['analytics_enabled']
         assert 'usage data' not in (own / 'log').read_text()
-        for port in (options.web, options.web + 1):
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection((ELSEWHERE, port), 5)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((ELSEWHERE, options.web), 5)
         connection = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=30)
         connection.request('GET', '/')
         answer = connection.getresponse()
         assert (answer.status, answer.read()) == (302, b'')
         place = answer.getheader('Location') or ''
-        assert str(options.web + 1) in place
+        assert f'127.0.0.1%3A{options.web}%2Fproxy' in place
         connection = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=30)
         connection.request('GET', place)
         answer = connection.getresponse()
@@ -166,7 +164,7 @@ def test_the_viewer_answers_on_this_machine_alone_and_its_page_may_not_tell_othe
         assert b'Rerun' in answer.read()
         allowed = dict(part.split(' ', 1) for part in (
             answer.getheader('Content-Security-Policy') or '').split('; '))
-        assert allowed['connect-src'] == f"'self' http://127.0.0.1:{options.web + 1}"
+        assert allowed['connect-src'] == "'self'"
         assert allowed['default-src'] == "'self'"
         assert shown.is_open
     assert not shown.is_open
@@ -178,21 +176,109 @@ def test_a_viewer_that_answers_nonsense_leaves_no_traceback(options, capfd):
     with socket.socket() as inner:
         inner.bind((viewer.LOCAL, 0))
         inner.listen()
-        page = viewer._Page(viewer.LOCAL, options.web, inner.getsockname()[1], viewer.LOCAL, 1)
-        served = threading.Thread(target=page.serve_forever)
-        served.start()
-        asked = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=10)
-        asked.request('GET', '/nonsense')
-        answers, _ = inner.accept()
-        with answers:
-            answers.recv(1000)
-            answers.sendall(b'nonsense')
-        with pytest.raises(http.client.RemoteDisconnected):
-            asked.getresponse()
+        with served(options, inner.getsockname(), inner.getsockname()):
+            asked = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=10)
+            asked.request('GET', '/nonsense')
+            answers, _ = inner.accept()
+            with answers:
+                answers.recv(1000)
+                answers.sendall(b'nonsense')
+            with pytest.raises(http.client.RemoteDisconnected):
+                asked.getresponse()
+    assert capfd.readouterr().err == ''
+
+
+@contextlib.contextmanager
+def served(options: argparse.Namespace, pages: viewer.Place, data: viewer.Place
+           ) -> Iterator[None]:
+    """The viewer's page, with others behind it than the viewer's program."""
+    page = viewer._Page(options.host, options.web, pages, data)
+    thread = threading.Thread(target=page.serve_forever)
+    thread.start()
+    try:
+        yield
+    finally:
         page.shutdown()
         page.server_close()
-        served.join()
-    assert capfd.readouterr().err == ''
+        thread.join()
+
+
+#: What a browser asks the viewer's data for.
+FRAMES = '/rerun.sdk_comms.v1alpha1.MessageProxyService/ReadMessages'
+
+
+def asked(options: argparse.Namespace, method: str, **headers: str | None) -> tuple[int, bytes]:
+    """Status, and what comes first, of a request with these headers and no other ones."""
+    connection = http.client.HTTPConnection(viewer.LOCAL, options.web, timeout=30)
+    connection.putrequest(method, FRAMES if method == 'POST' else '/', skip_host=True)
+    for name, text in {'Content-Type': 'application/grpc-web+proto', 'Content-Length': '5',
+                       **headers}.items():
+        if text is not None:
+            connection.putheader(name, text)
+    connection.endheaders(bytes(5))
+    answer = connection.getresponse()
+    with contextlib.closing(connection):
+        return answer.status, answer.read1(100)
+
+
+def test_pages_of_other_sites_get_neither_page_nor_frames(options):
+    """Another site may lead its own name here, and then is no other site to a browser."""
+    port = options.web
+    with viewer.Viewer(options) as shown, Sink(url=shown.url) as sink:
+        live(sink)
+        assert sink.flush()
+        own = f'127.0.0.1:{port}'
+        for host, origin in ((own, None), (own, f'http://{own}'),
+                             (f'localhost:{port}', f'http://localhost:{port}'),
+                             ('localhost:8080', 'http://localhost:8080'),     # of a tunnel
+                             ('LocalHost', 'http://localhost')):
+            assert asked(options, 'GET', Host=host, Origin=origin)[0] == 302
+            status, content = asked(options, 'POST', Host=host, Origin=origin)
+            assert (status, len(content)) == (200, 100)
+        for method in ('GET', 'POST', 'OPTIONS', 'HEAD'):
+            for host in (f'evil.example:{port}', f'127.0.0.1.evil.example:{port}', None, '',
+                         f'127.0.0.2:{port}', f'localhost.evil.example:{port}', f'{own}:1',
+                         f'evil@{own}', '[::1]'):
+                assert asked(options, method, Host=host)[0] == 421, host
+            for origin in ('http://evil.example', f'http://evil.example:{port}', 'null',
+                           f'http://{own}.evil.example', f'https://{own}', f'http://{own}0',
+                           'http://127.0.0.1', f'http://localhost:{port}', ''):
+                assert asked(options, method, Host=own, Origin=origin)[0] == 403, origin
+        # Nothing listens where every page of a browser finds it.
+        address = urlsplit(shown.url).hostname
+        assert address != viewer.LOCAL
+        listening = {line.split()[1] for line in pathlib.Path(
+            '/proc/net/tcp').read_text().splitlines()[1:] if line.split()[3] == '0A'}
+        of_viewer = {int.from_bytes(bytes.fromhex(one.split(':')[0]), 'little')
+                     for one in listening
+                     if int(one.split(':')[1], 16) == urlsplit(shown.url).port}
+        assert int(ipaddress.ip_address(address)) in of_viewer
+        assert not of_viewer & {0, int(ipaddress.ip_address(viewer.LOCAL))}
+
+
+def test_frames_that_are_too_large_to_be_asked_for_are_refused(options):
+    with served(options, (viewer.LOCAL, 1), (viewer.LOCAL, 1)):
+        for length in ('-1', '9' * 8, 'x', None):
+            assert asked(options, 'POST', **{
+                'Host': f'127.0.0.1:{options.web}', 'Content-Length': length})[0] == 413
+
+
+@pytest.mark.parametrize(('host', 'address', 'answered', 'refused'), [
+    ('127.0.0.1', '127.0.0.1', ('localhost', '127.0.0.1'), ('robot', '192.0.2.7')),
+    ('192.0.2.7', '192.0.2.7', ('192.0.2.7', 'robot', 'robot.local', 'robot.example.org'),
+     ('localhost', '192.0.2.8', 'robot.example')),
+    ('Robot.example.net', '192.0.2.7', ('robot.example.net', '192.0.2.7'), ('example.net',)),
+    ('0.0.0.0', '0.0.0.0', ('localhost', 'robot', '192.0.2.8', '10.0.0.1'),
+     ('evil.example', '10.0.0.1.evil.example'))])
+def test_what_listens_elsewhere_answers_by_the_names_of_its_machine(
+        options, monkeypatch, host, address, answered, refused):
+    monkeypatch.setattr(socket, 'gethostname', lambda: 'robot')
+    monkeypatch.setattr(socket, 'getfqdn', lambda *_: 'robot.example.org')
+    monkeypatch.setattr(viewer._Page, 'server_address', (address, 1), raising=False)
+    monkeypatch.setattr(http.server.HTTPServer, '__init__', lambda *_: None)
+    page = viewer._Page(host, options.web, (viewer.LOCAL, 1), (viewer.LOCAL, 1))
+    assert [name for name in answered if not page.is_own(f'{name}:{options.web}')] == []
+    assert [name for name in refused if page.is_own(f'{name}:{options.web}')] == []
 
 
 def never_ready(options, monkeypatch) -> str:
@@ -218,11 +304,11 @@ def test_a_view_that_cannot_be_is_one_sentence(options, tmp_path, monkeypatch, c
         monkeypatch.delenv(name, raising=False)
     assert 'there is no display' in said(['view'], capsys)
     with socket.socket() as taken:
-        taken.bind((viewer.LOCAL, options.web + 1))
+        taken.bind((viewer.LOCAL, options.web))
         taken.listen()
-        assert f'port {options.web + 1} of 127.0.0.1 cannot be served' in said(
+        assert f'port {options.web} of 127.0.0.1 cannot be served' in said(
             ['view', '--web', str(options.web)], capsys)
-    assert 'does not answer at 127.0.0.1:' in never_ready(options, monkeypatch)
+    assert 'does not answer at 127.' in never_ready(options, monkeypatch)
     assert 'has to end in .rrd' in said(['view', '--save', str(tmp_path / 'run.bag')], capsys)
     assert not list(tmp_path.iterdir())
     assert 'nothing can be served at ' in said(['view', '--web', '9090', '--host', '192.0.2.1'],

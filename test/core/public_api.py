@@ -95,7 +95,7 @@ def _topics() -> Iterator[str]:
     from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
     from stereo_bp_ros.node.publishing import CORRECTED_INFO, LATENCY, LATENCY_MS, TOPICS
     for name, topic in TOPICS.items():
-        package, kind = topic.kind.__module__.split('.')[0], topic.kind.__name__
+        package, kind = topic.message.kind.__module__.split('.')[0], topic.message.kind.__name__
         yield f'topic {name}: {package}/{kind}'
     yield from (f'topic {name}' for name in (LATENCY, LATENCY_MS, CORRECTED_INFO))
     yield from (f'dropped {reason.value}' for kind in (ImageDrop, PairDrop) for reason in kind)

@@ -19,7 +19,7 @@ pytest.importorskip('numba')
 from benchmarks import common, gpu_faults, sanitizers
 from benchmarks.frame_loop import FrameLoop
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda.plan import resolve, tuned_plan
+from stereo_bp_ros.engines.cuda.plan import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.matcher import StereoMatcher
 
@@ -44,7 +44,7 @@ def rows(printed: str) -> list[list[str]]:
 
 
 @pytest.mark.filterwarnings('ignore:.*found in sys.modules')    # by another test
-@pytest.mark.parametrize('name', [*PROGRAMS, 'gates'])
+@pytest.mark.parametrize('name', [*PROGRAMS, 'gates', 'papers'])
 def test_every_benchmark_says_how_it_is_called(
         name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     if name == 'node_traffic':
@@ -185,7 +185,7 @@ def test_the_summary_of_a_tool_is_read(tool: str, printed: str, status: int,
 def test_cuda_has_every_configuration_that_a_tool_runs() -> None:
     for case in sanitizers.CASES.values():
         resolve(case.config, device.TYPICAL)
-        planned = tuned_plan(case.config, case.width, case.height, device.TYPICAL)
+        planned = plan_of(case.config, case.width, case.height, device.TYPICAL)
         assert planned.memory.total < 2**26, case
 
 

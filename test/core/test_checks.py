@@ -162,6 +162,10 @@ def test_a_camera_that_repeats_its_bytes_under_new_stamps_is_told_by_its_side() 
     # The same pair again, and a bag that begins again.
     for stamp_ns in (5 * 10**9, 10**8):
         assert cameras.examine(*raw(images[4], images[5]), stamp_ns) == []
+    # A clock that is set ahead by ten hours, while both cameras stand still.
+    for seconds, told in ((1.1, 1.0), (36_001.1, 11.0), (36_002.1, 12.0)):
+        both, = cameras.examine(*raw(images[4], images[5]), round(seconds * 1e9))
+        assert f'both images repeat for {told} s' in both.text
 
 
 # Both images together

@@ -42,6 +42,7 @@ def test_numbers_of_numpy_are_shown_as_numbers(value, text):
 
 @pytest.mark.parametrize(('name', 'value'), [
     ('disparity_range', 513), ('disparity_range', 2.5), ('disparity_range', True),
+    ('disparity_range', 64.0), ('disparity_range', np.float64(64)), ('levels', np.True_),
     ('correlation_window_size', 4), ('data_weight', 0), ('data_weight', float('nan')),
     ('data_weight', [1]), ('levels', 10**400), ('levels', 16**5000), ('exact', 1), ('exact', None),
     ('stereo_algorithm', 3), ('stereo_algorithm', True), ('stereo_algorithm', 'x' * 10**6),
@@ -59,7 +60,7 @@ def test_numbers_of_numpy_whole_ones_and_those_of_stereo_image_proc_are_accepted
     config = MatcherConfig(data_weight=1, smoothing_sigma=2, disparity_range=np.int32(32))
     assert isinstance(config.data_weight, float)
     assert (config.smoothing_sigma, config.disparity_range) == (2.0, 32)
-    for number, name in ((0, 'sad'), (1, 'bp')):
+    for number, name in ((0, 'sad'), (1, 'bp'), (np.int64(0), 'sad')):
         assert MatcherConfig(stereo_algorithm=number).stereo_algorithm == name
 
 

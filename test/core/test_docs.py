@@ -166,9 +166,11 @@ def table(text: str) -> dict[str, list[str]]:
     return {first: others for first, *others in cells[2:]}
 
 
-def test_the_pages_have_the_memory_that_engines_plan(repository):
+def test_the_pages_have_the_memory_that_engines_plan(repository, monkeypatch):
     from stereo_bp_ros.engines.cpu.plan import plan_of as cpu
     from stereo_bp_ros.engines.cuda.plan import plan_of as cuda
+
+    monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
 
     def mib(plan_of, name: str, **changes) -> str:
         width, height, disparities = SETS[name]

@@ -39,7 +39,11 @@ def test_16_bit_values_are_read_in_their_byte_order():
 
 @pytest.mark.parametrize(('changes', 'reason', 'text'), [
     ({'encoding': 'mono9'}, InputReason.UNKNOWN_ENCODING, 'mono8.*rgb8'),
-    ({'width': 0}, InputReason.BAD_SIZE, ''),
+    ({'width': 0}, InputReason.BAD_SIZE, 'width is 0; .* at least 1'),
+    ({'width': 10.0}, InputReason.BAD_SIZE, r'width is 10\.0; .* whole number'),
+    ({'height': True}, InputReason.BAD_SIZE, 'height is True; .* whole number'),
+    ({'step': 10.0}, InputReason.BAD_STEP, r'step is 10\.0; .* whole number'),
+    ({'step': -1}, InputReason.BAD_STEP, 'step is -1'),
     ({'step': 9}, InputReason.BAD_STEP, ''),
     ({'height': 11}, InputReason.SHORT_DATA, ''),
     ({'height': 10**9, 'width': 10**9, 'step': 10**9}, InputReason.SHORT_DATA, ''),

@@ -129,6 +129,30 @@ def test_another_size_gets_another_engine_but_not_a_pair_of_two(matcher, texture
     assert matcher.size == (50, 41)
 
 
+@pytest.mark.parametrize(('size', 'text'), [
+    ((64.0, 32), r'width is 64\.0; it must be a whole number'), ((64, True), 'height is True'),
+    ((np.float32(64), 32), r'width is 64\.0'), ((-64, 32), 'width is -64; .* at least 0'),
+    (('64', 32), "width is '64'"), ((64, 0), '64 x 0; give width and height'),
+    ((0, 32), '0 x 32; give')])
+def test_a_size_that_is_no_whole_numbers_is_refused_and_spoils_nothing(size, text, textured_pair):
+    # No other test has this configuration, whose plans are cached.
+    config = SMALL.replace(disparity_range=18)
+    with StereoMatcher(config) as matcher, pytest.raises(InputError, match=text) as error:
+        matcher.prepare(*size)
+    assert error.value.reason is InputReason.BAD_SIZE
+    with StereoMatcher(config) as matcher:
+        assert matcher.compute(*textured_pair(64, 32, 7)).disparity.shape == (32, 64)
+
+
+def test_a_size_of_numpys_small_numbers_is_planned_without_an_overflow():
+    with StereoMatcher(SMALL) as matcher, StereoMatcher(SMALL) as other:
+        matcher.prepare(np.uint8(200), np.uint8(100))
+        planned = matcher.memory_plan
+        other.prepare(200, 100)
+        assert planned == other.memory_plan
+        assert set(map(type, matcher.size)) == {int}
+
+
 def test_a_live_change_keeps_the_engine_and_a_rebuild_replaces_it(matcher, textured_pair):
     pair = textured_pair(64, 32, 5)
     matcher.compute(*pair)

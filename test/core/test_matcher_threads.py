@@ -14,6 +14,7 @@ import pytest
 from stereo_bp_ros import InputError, MatcherConfig, StereoMatcher
 from stereo_bp_ros import matcher as matcher_module
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.engines.current import CurrentEngine
 from stereo_bp_ros.entrance import Entrance
 from test.cases import every
 
@@ -191,21 +192,44 @@ def test_a_matcher_is_described_beside_a_thread_that_closes_its_engine(textured_
     """Size, memory and partitions are of one engine, or None; the engine goes at any moment."""
     with StereoMatcher(SMALL) as matcher:
         matcher.compute(*textured_pair(64, 32, 5))
-        engine = matcher._current.engine
+        current = matcher._current
+        engine, kind = current.engine, type(current)
 
-        class Going(StereoMatcher):
+        class Going(CurrentEngine):
             looks = 0
 
             @property
-            def _engine(self) -> Any:       # type: ignore[override]
+            def engine(self) -> Any:        # type: ignore[override]
                 Going.looks += 1
                 return engine if Going.looks == 1 else None
-        matcher.__class__ = Going
+        current.__class__ = Going
         for describe in (lambda: matcher.size, lambda: matcher.memory_plan,
                          lambda: matcher.partitions):
             Going.looks = 0
             assert describe() is not None
-        matcher.__class__ = StereoMatcher
+            assert Going.looks == 1
+        current.__class__ = kind
+
+
+def test_rows_are_corrected_while_another_thread_ends_the_correction(textured_pair: Any) -> None:
+    class Ended(StereoMatcher):         # each time after somebody has looked
+        @property
+        def _warp(self) -> Any:         # type: ignore[override]
+            return self.__dict__.pop('warp', None)
+
+        @_warp.setter
+        def _warp(self, warp: Any) -> None:
+            self.__dict__['warp'] = warp
+
+    upwards = (1, 0, 0, 0, 1, 2, 0, 0, 1)
+    with Ended(SMALL.replace(row_correction='correct')) as matcher:
+        matcher.correct_rows(upwards)
+        matcher.correct_rows([1, *upwards[1:]])     # the same one, as long as it is there
+        assert 'warp' not in matcher.__dict__
+        matcher.correct_rows(upwards)
+        left, right = textured_pair(64, 32, 5)
+        corrected = matcher.compute(left, right).disparity
+        assert not np.array_equal(corrected, matcher.compute(left, right).disparity)
 
 
 def test_a_call_that_meets_close_is_told_that_the_matcher_is_closed() -> None:

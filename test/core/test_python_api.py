@@ -49,7 +49,17 @@ def test_a_matcher_takes_a_preset_by_its_name_and_settings():
         StereoMatcher('sad_fast', preset='road')
 
 
-def test_auto_is_the_best_preset_for_the_size_that_is_given():
+@pytest.mark.parametrize(('size', 'text'), [
+    ((1242.0, 375), r'size\[0\] is 1242\.0; it must be a whole number'),
+    ((1242, -375), r'size\[1\] is -375; .* at least 1'), ((1242, 375, 3), 'width, height'),
+    (1242, 'width, height')])
+def test_auto_refuses_what_is_no_size(size, text):
+    with pytest.raises(ValueError, match=text):
+        StereoMatcher('auto', size=size, backend='cpu')
+
+
+def test_auto_is_the_best_preset_for_the_size_that_is_given(monkeypatch):
+    monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
     matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, levels=3)
     name, _ = engines.best_preset(MatcherConfig(backend='cpu', num_threads=2), 320, 240)
     assert matcher.config == MatcherConfig.preset(name, backend='cpu', num_threads=2, levels=3)

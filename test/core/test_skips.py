@@ -12,8 +12,8 @@ import pytest
 #: What comes with the wheels of ROS, and with the extras for evaluation, CPUs and GPUs.
 ABSENT = ('rclpy', 'rcl_interfaces', 'rosidl_runtime_py', 'sensor_msgs', 'stereo_msgs', 'std_msgs',
           'diagnostic_msgs', 'builtin_interfaces', 'geometry_msgs', 'lifecycle_msgs',
-          'rosgraph_msgs', 'rosbags', 'launch', 'launch_ros', 'rpyutils', 'ament_index_python',
-          'cupy', 'numba')
+          'rosgraph_msgs', 'rosbags', 'mcap', 'launch', 'launch_ros', 'rpyutils',
+          'ament_index_python', 'cupy', 'numba')
 
 #: A plugin of pytest without which these would be found.
 HIDE = """

@@ -74,7 +74,7 @@ def test_one_line_sets_the_profile_of_a_cameras_shell(repository):
     line = f'eval "$({sys.executable} -m stereo_bp_ros.transport)"'
     shell = subprocess.run(
         ['sh', '-c', f'{line} && printf %s "${NAME} $MALLOC_TRIM_THRESHOLD_"'],
-        capture_output=True, text=True, timeout=60, cwd='/', check=True, env={
+        capture_output=True, text=True, cwd='/', check=True, env={
             'PATH': os.environ['PATH'],
             'PYTHONPATH': os.pathsep.join([str(repository), *filter(None, [
                 os.environ.get('PYTHONPATH')])])})
@@ -107,7 +107,7 @@ def test_an_image_finds_the_pages_of_the_one_before():
         environment = {name: value for name, value in os.environ.items()
                        if name not in transport.KEPT_MEMORY}
         found[mode] = float(subprocess.run(
-            [sys.executable, '-c', script, mode], capture_output=True, text=True, timeout=60,
+            [sys.executable, '-c', script, mode], capture_output=True, text=True,
             check=True, env=environment | theirs).stdout)
     assert found['keep'] < 0.02 * pages
     assert found['give back'] > pages       # or this test shows nothing
@@ -135,7 +135,7 @@ print(re.search(r'VmLck:\\s+(\\d+) kB', pathlib.Path('/proc/self/status').read_t
 def locked(limit: int, user: str) -> list[str]:
     """What is said, and KiB that are locked then."""
     done = subprocess.run([sys.executable, '-c', LOCKING, str(limit), user], check=True,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True)
     return done.stdout.splitlines()
 
 

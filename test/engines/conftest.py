@@ -17,7 +17,7 @@ def child(repository: pathlib.Path) -> Callable[..., str]:
     def run(source: str, package_parent: pathlib.Path = repository, **environment: str) -> str:
         variables = {**os.environ, 'PYTHONPATH': str(package_parent), **environment}
         done = subprocess.run([sys.executable, '-c', source], env=variables, text=True,
-                              cwd=package_parent, capture_output=True, timeout=300, check=False)
+                              cwd=package_parent, capture_output=True, timeout=900, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
     return run

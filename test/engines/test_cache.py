@@ -21,7 +21,7 @@ from test.engines.support.damage import DAMAGE, every_damage, flip
 
 pytest.importorskip('numba')
 from stereo_bp_ros.engines import cache
-from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.engines.cpu.simd import runtime, sources
 from stereo_bp_ros.engines.cuda.runtime import compiler
 
 NOBODY = 65534
@@ -34,7 +34,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
         place = pathlib.Path(directory)
         place.chmod(0o755)
         monkeypatch.setenv('XDG_CACHE_HOME', str(place))
-        monkeypatch.setattr(runtime, 'engine_hash', lambda: 'engine')
+        monkeypatch.setattr(runtime, 'compiler_hash', lambda: 'compiler')
         forget(monkeypatch)
         yield place
         monkeypatch.undo()
@@ -45,6 +45,8 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin as a new process does."""
     runtime.cache_directory.cache_clear()
     compiler.cache_directory.cache_clear()
+    for known in (sources.digest, sources._module, sources._digest):
+        known.cache_clear()
     monkeypatch.setattr(cache, '_warned', set())
 
 
@@ -56,8 +58,8 @@ def test_a_user_who_has_no_cache_directory_gets_one(home: pathlib.Path,
     for named in (None, home / 'not' / 'there'):
         if named:
             monkeypatch.setenv('XDG_CACHE_HOME', str(named))
-        directory = cache.open_directory('tuning')
-        assert directory == (named or home / 'user' / '.cache') / 'stereo_bp_ros' / 'tuning'
+        directory = cache.open_directory('numba')
+        assert directory == (named or home / 'user' / '.cache') / 'stereo_bp_ros' / 'numba'
         assert directory.is_dir()
         assert directory.stat().st_mode & 0o777 == 0o700
 
@@ -124,7 +126,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @every_damage
 def test_a_damaged_file_is_set_aside_whenever_and_said_once(caplog, damage):
-    file = cache.open_directory('numba', 'engine') / 'file.nbc'
+    file = cache.open_directory('numba', 'compiler') / 'file.nbc'
     for _ in range(2):
         cache.write_or_raise(file, 1000 * b'code\n')
         assert cache.read(file) == 1000 * b'code\n'
@@ -186,12 +188,12 @@ def test_damaged_machine_code_of_cuda_is_compiled_anew(monkeypatch, caplog):
     assert str(file) in caplog.messages[0]
 
 
-@pytest.mark.parametrize('call', ['mkstemp', 'fsync', 'replace'])
+@pytest.mark.parametrize('call', ['fsync', 'replace'])
 def test_a_full_disk_is_one_warning(monkeypatch, caplog, call):
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     file = cache.open_directory() / 'file'
-    monkeypatch.setattr(tempfile if call == 'mkstemp' else os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     assert not cache.write(file, b'content')
     assert not cache.write(file, b'content')
     (said,) = warnings_of(caplog)
@@ -230,6 +232,29 @@ def test_only_the_caches_used_last_are_kept(home):
     assert directory is not None
     assert {entry.name for entry in parent.iterdir()} == {
         directory.name, *map(str, range(runtime.CACHES_KEPT - 1))}
+
+
+def test_only_the_versions_of_a_kernel_that_were_used_last_are_kept(start, readable):
+    source = readable / 'probe.py'
+    first = source.read_text()
+    start()
+    for version in range(2 * runtime.CACHES_KEPT):
+        age_files()
+        source.write_text(first.replace('3 * x', f'{version} * 0 + 3 * x'))
+        assert start() == ({'compiled': 2, 'kept': 2, 'disk': 0}, [])
+        if version < runtime.CACHES_KEPT:
+            age_files()
+            source.write_text(first)
+            assert start() == (WARM, [])        # used again, and so not the oldest
+    assert len(kept()) == 2 * runtime.CACHES_KEPT
+    assert start() == (WARM, [])
+
+
+def age_files() -> None:
+    """Make all files older, whatever the resolution of the clock."""
+    for file in kept():
+        last = file.stat().st_mtime - 10
+        os.utime(file, (last, last))
 
 
 @contextlib.contextmanager
@@ -315,25 +340,25 @@ def test_others_use_the_cache_of_root_and_compile_what_it_lacks(start, home):
     assert 'Permission denied' in said[0]
 
 
-every_level = pytest.mark.parametrize('level', ['stereo_bp_ros', 'numba', 'engine'])
+every_level = pytest.mark.parametrize('level', ['stereo_bp_ros', 'numba', 'compiler'])
 
 
 @every_level
 def test_a_cache_of_root_that_others_can_write_is_not_used(home, level):
-    cache.open_directory('numba', 'engine')
+    cache.open_directory('numba', 'compiler')
     let_others_read(home)
     next(path for path in home.rglob('*') if path.name == level).chmod(0o775)
     with as_nobody(), pytest.raises(PermissionError, match='can be written by others'):
-        cache.open_directory('numba', 'engine')
+        cache.open_directory('numba', 'compiler')
 
 
 @every_level
 def test_what_an_own_cache_held_while_others_could_write_it_is_discarded(home, caplog, level):
-    file = cache.open_directory('numba', 'engine') / 'file'
+    file = cache.open_directory('numba', 'compiler') / 'file'
     cache.write_or_raise(file, b'of somebody')
     directory = next(path for path in home.rglob('*') if path.name == level)
     directory.chmod(0o777)
-    cache.open_directory('numba', 'engine')
+    cache.open_directory('numba', 'compiler')
     assert not file.exists()
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     (said,) = warnings_of(caplog)
@@ -364,15 +389,15 @@ def test_a_power_cut_leaves_the_old_content_or_the_new(home, monkeypatch):
 
 def test_what_a_killed_process_has_half_written_is_removed_when_the_cache_is_opened(home):
     """A file of a process that is still writing is younger."""
-    directory = cache.open_directory('numba', 'engine')
-    kept = ['cost.fill-3-0a.nbc', 'cost.fill-3-0a.nbc.damaged', 'b1.cubin', '.12345678',
-            'cost.fill-3-0a.nbc.youngone']
-    gone = ['cost.fill-3-0a.nbc.x5_2kq0a', 'b1.cubin.abcdefgh']
+    directory = cache.open_directory('numba', 'compiler')
+    young = '.stereo_bp_0123456789abcdef'
+    kept = ['cost.fill-3-0a.nbc', 'cost.fill-3-0a.nbc.damaged', 'b1.cubin', '.12345678', young]
+    gone = ['.stereo_bp_5d41402abc4b2a76', '.stereo_bp_b9719d911017c592']
     for name in (*kept, *gone):
         (directory / name).write_bytes(b'half')
-        if name != 'cost.fill-3-0a.nbc.youngone':
+        if name != young:
             os.utime(directory / name, (0, time.time() - cache.ABANDONED_AFTER - 60))
-    assert cache.open_directory('numba', 'engine') == directory
+    assert cache.open_directory('numba', 'compiler') == directory
     assert sorted(file.name for file in directory.iterdir()) == sorted(kept)
 
 

@@ -32,14 +32,12 @@ def save_pair(folder: pathlib.Path, size: tuple[int, ...] = SIZE) -> None:
 
 
 def build(folder: pathlib.Path, tree: Mapping[str, object], size: tuple[int, ...] = SIZE) -> None:
-    """Files by their paths: of a text, an array (NumPy's in .npy), or an image of one number."""
+    """Files by their paths: of a text, an array, or an image of one number."""
     for name, content in tree.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, str):
             path.write_text(content)
-        elif path.suffix == '.npy':
-            np.save(path, content)
         elif path.suffix == '.pfm':
             files.write_pfm(path, np.broadcast_to(np.float32(content), size))
         elif path.suffix in ('.ppm', '.jpg'):

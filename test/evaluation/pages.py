@@ -88,7 +88,7 @@ def showing(frames: int = 4, **options) -> Showing:
 
 def verdict(text: str = 'frames <= 2', value: float | None = 1.0) -> Verdict:
     """Of a condition; without a value it has failed."""
-    return Verdict(Condition(text, 'frames', '<=', 2.0), value, 2.0, 1)
+    return Verdict(Condition(text, 'frames', '<=', 2.0), value, 1)
 
 
 def sections(text: str, frames: int = 4) -> list[report.Section]:

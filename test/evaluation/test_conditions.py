@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 
 import numpy as np
@@ -12,18 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.cli.main import main, one_line
+from stereo_bp_ros.cli.main import one_line
 from stereo_bp_ros.evaluation.conditions import (
     DELIVERY,
     Condition,
     judge,
-    known_paths,
     look_up,
     parse_condition,
 )
-from stereo_bp_ros.evaluation.consistency import Consistency
 from stereo_bp_ros.evaluation.frame_scores import score_frame
-from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
 from stereo_bp_ros.evaluation.regions import find_regions
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
 from test.cases import every, examples
@@ -51,25 +46,19 @@ def result(own: Figures, name: str = 'a', **others: Figures) -> Result:
     return Result(name, 10, 10, {'own': own, **others}, 300 * 2**20)
 
 
-def full(errors: float = 3.5, *, far: Detection | None = None, false: int = 1) -> Figures:
+def full(errors: float = 3.5) -> Figures:
     """``figures`` with everything that a run can be asked for; 20 m away."""
     true = np.full((10, 10), 5.0, np.float32)
     disparity = true.copy()
     disparity[0] += errors
     frame = score_frame(disparity, EVERYWHERE, true, regions=find_regions(
         true, EVERYWHERE, CALIBRATION), calibration=CALIBRATION, confidence=-disparity)
-    far = far or Detection(2, 2, 0.375)
-    near = Detection(2, 1, 0.25, 0.5)
-    known = {'8_16_m': near, '16_32_m': far, '0_inf_m': near + far}
-    return Figures((10.0, 30.0), dataclasses.replace(
-        frame, consistency=Consistency(100, 80, 10, 500.0, 50, 40, 4, 60, 30, 120.0),
-        obstacles=Obstacles(1, 3, 1, false, int(false > 0), known)),
-        {'messages': 15.0}, 12.5, 64 * 2**20)
+    return Figures((10.0, 30.0), frame, {'messages': 15.0}, 12.5, 64 * 2**20)
 
 
 def judged(text: str, *results: Result, **more):
     report = report_of(results, totals_of(results)) | more
-    verdict, = judge([parse_condition(text, list(report['against']))], report)
+    verdict, = judge([parse_condition(text)], report)
     return verdict
 
 
@@ -79,53 +68,49 @@ def judged(text: str, *results: Result, **more):
     ('mean.filled.bad_0.5_known<8.25', ('mean.filled.bad_0.5_known', '<', 8.25)),
     ('  pairs.*.filled.d1_known   <= 1e-3 ', ('pairs.*.filled.d1_known', '<=', 1e-3)),
     ('latency_ms.total.p99.9 > 3', ('latency_ms.total.p99.9', '>', 3.0)),
-    ('mean.score.mae <= 0.8 * against.sgbm.mean.score.mae',
-     ('mean.score.mae', '<=', 0.8, 'against.sgbm.mean.score.mae')),
-    ('delivery.published >= 0.95*delivery.sent',
-     ('delivery.published', '>=', 0.95, 'delivery.sent')),
     ('BasicPerformanceMetrics.MEAN_FRAME_RATE >= 30',
      ('BasicPerformanceMetrics.MEAN_FRAME_RATE', '>=', 30.0)),
     ('mean.regions.class_traffic_sign.score.mae <= 1',
      ('mean.regions.class_traffic_sign.score.mae', '<=', 1.0)),
-    ('by_input.day/1.frames >= 9', ('by_input.day/1.frames', '>=', 9.0))])
-def test_a_condition_is_understood(text, wanted, caplog):
-    condition = parse_condition(text, ['sgbm'], ['day/1', 'night'])
-    assert condition == Condition(' '.join(text.split()), *wanted)
-    assert not caplog.records
+    ('by_input.a day/1.frames >= 9', ('by_input.a day/1.frames', '>=', 9.0))])
+def test_a_condition_is_understood(text, wanted):
+    assert parse_condition(text) == Condition(' '.join(text.split()), *wanted)
 
 
-@pytest.mark.parametrize(('text', 'words'), [
-    ('', 'is not written PATH <= NUMBER'), ('mean.score.mae = 2', 'is not written'),
-    ('mean.score.mae <= 2 px', 'is not written'), ('mean.score.mae <= -1', 'is not written'),
-    ('2 >= mean.score.mae', 'is not written'), ('mean.score.mae <= nan', 'is not written'),
-    ('mean.scor.mae <= 2', 'did you mean mean.score.mae?'), ('pairs.*.name <= 2', 'pairs.*.name'),
-    ('mean.regions.10.0_50_m.score.mae <= 2', 'did you mean mean.regions.10_50_m.score.mae?'),
-    ('mean.regions.50_10_m.score.mae <= 2', "'mean.regions.50_10_m.score.mae'"),
-    ('mean.regions.vehicels.score.mae <= 2', 'did you mean mean.regions.vehicles.score.mae?'),
-    ('mean.score.mae <= 1 * against.bm.mean.score.mae', "'against.bm.mean.score.mae'"),
-    ('mean.score.mae <= 1 * pairs.*.score.mae', 'is not written'),
-    ('bad7 <= 2 %', 'is not written'), ('bad3 <= 2', "the path 'bad3'"),
-    ('bad3 <= 2 ms', 'is not written'), ('filled bad3 of sky <= 2 %', 'is not written')])
-def test_a_mistake_names_the_condition_and_what_is_known(text, words):
-    with pytest.raises(ValueError, match='the condition') as caught:
+@pytest.mark.parametrize('text', [
+    '', 'mean.score.mae = 2', 'mean.score.mae <= 2 px', 'mean.score.mae <= -1',
+    '2 >= mean.score.mae', 'mean.score.mae <= nan', 'mean.score.mae <= 2 * all.mae',
+    'mean.score.mae <= 2 <= 3'])
+def test_what_is_no_condition_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match='is not written PATH <= NUMBER') as caught:
         parse_condition(text)
     assert repr(text) in str(caught.value)
-    assert words in str(caught.value)
-    assert 'stereo_bp evaluate --explain lists the paths' in str(caught.value)
     assert '\n' not in str(caught.value)
 
 
-NEEDS = {
-    'mean.score.bad_3_estimated': 'truth', 'pairs.*.score.bad_3_estimated': 'truth',
-    'mean.regions.near_edges.score.coverage': 'truth',
-    'mean.regions.vehicles.filled.mae': 'truth and a mask of vehicles',
-    'mean.regions.class_pole.score.mae': 'truth and a mask of the class',
-    'mean.sky.coverage': 'a mask of the sky', 'latency_ms.refine.p99': 'a stage that runs',
-    'latency_ms.device.p50': 'a CUDA device', 'engine_bytes': 'a system that tells it',
-    'mean.consistency.flicker': '--consistency and frames that follow each other',
-    'mean.sparsification.bad_3.ause': 'truth and --confidence',
-    'mean.depth.mean_m': 'truth and a calibration',
-    'delivery.lost': 'a run through the node, stereo_bp replay'}
+@pytest.mark.parametrize(('text', 'words'), [
+    ('mean.scor.mae <= 2', 'did you mean mean.score.mae?'),
+    ('pairs.*.name <= 2', "has no 'pairs.*.name'"),
+    ('pairs.*.scor.mae <= 2', 'did you mean pairs.*.score.mae?'),
+    ('mean.regions.50_10_m.score.mae <= 2', "no 'mean.regions.50_10_m.score.mae'"),
+    ('mean.regions.vehicels.score.mae <= 2', 'did you mean mean.regions.vehicles.score.mae?'),
+    ('against.bm.mean.score.mae <= 2', "has no 'against.bm.mean.score.mae'"),
+    ('delivery.lost <= 1', "has no 'delivery.lost'"),
+    ('mean.sky.coverage <= 1', "has no 'mean.sky.coverage'")])
+def test_a_path_that_the_report_has_not_fails_with_the_closest_one(text, words):
+    verdict = judged(text, result(figures(0.0)))
+    assert (verdict.passed, verdict.value, verdict.frames) == (False, None, 0)
+    assert words in verdict.reason
+
+
+@pytest.mark.parametrize('path', [
+    'mean.score.bad_3_estimated', 'pairs.*.score.bad_3_estimated', 'filled.mae',
+    'pairs.*.engine_bytes'])
+def test_a_figure_without_data_fails_and_says_so(path):
+    verdict = judged(f'{path} <= 100000', result(figures(0.0, rows=0)))
+    assert (verdict.passed, verdict.value) == (False, None)
+    assert verdict.reason == f'no frame has data of {path}'
+    assert verdict.to_dict()['passed'] is False
 
 
 def test_every_figure_has_its_value_at_its_path():
@@ -151,35 +136,10 @@ def test_every_figure_has_its_value_at_its_path():
         'mean.depth.relative_mean': metres / 2,
         'mean.sparsification.bad_3.ause': scored.sparsification['bad_3'].ause,
         'mean.sparsification.mae.ause': scored.sparsification['mae'].ause,
-        'mean.consistency.confirmed': 80,
-        'mean.consistency.contradicted': 10, 'mean.consistency.grey_mean': 5,
-        'mean.consistency.static': 80,
-        'mean.consistency.flicker': 10, 'mean.consistency.road_inliers': 50,
-        'mean.consistency.road_rms': 2, 'mean.obstacles.found_per_frame': 3,
-        'mean.obstacles.false_per_frame': 1, 'mean.obstacles.false_frames': 100,
-        'obstacles.by_distance.0_inf_m.seen': 75,
-        'obstacles.by_distance.0_inf_m.smallest_seen_m': 0.25,
-        'obstacles.by_distance.0_inf_m.largest_missed_m': 0.5,
         'engine_bytes': 64 * 2**20, 'process_bytes': 300 * 2**20}
     for source, table in ((one, wanted), (other, others)):
         for path, value in table.items():
             assert judged(f'{path} >= 0', source).value == pytest.approx(value), path
-
-
-def test_obstacles_of_the_truth_are_of_all_frames_together():
-    none = Detection(1, 0, largest_missed_m=0.75)
-    results = [result(full(), 'a'), result(full(far=none, false=2), 'b')]
-    at = 'obstacles.by_distance'
-    assert judged(f'{at}.0_inf_m.smallest_seen_m <= 0.25', *results).passed
-    assert judged(f'{at}.0_inf_m.largest_missed_m <= 1', *results).value == 0.75
-    assert judged(f'{at}.8_16_m.largest_missed_m <= 1', *results).value == 0.5
-    # Of seven obstacles in the two frames four are seen: not the mean of 75 and 33 %.
-    assert judged(f'{at}.0_inf_m.seen >= 50', *results).value == pytest.approx(400 / 7)
-    worst = judged(f'pairs.*.{at}.0_inf_m.largest_missed_m <= 0.5', *results)
-    assert (worst.value, worst.passed, worst.reason) == (0.75, False, 'worst in b')
-    seen = result(full(far=Detection(2, 2, 0.4)))
-    assert judged(f'{at}.16_32_m.largest_missed_m <= 0', seen).passed
-    assert not judged(f'{at}.32_64_m.largest_missed_m <= 9', seen).passed
 
 
 def test_a_mean_is_of_the_frames_that_have_the_figure_and_its_operator_decides():
@@ -208,22 +168,13 @@ def test_every_frame_has_to_hold_what_every_frame_is_held_to():
 
 def test_a_range_of_distances_has_its_own_pixels():
     text = 'mean.regions.15_25_m.score.bad_3_estimated <= 2'
-    windows = parse_condition(text).windows
-    assert windows == [(15.0, 25.0)]
-    assert parse_condition(text.replace('15_25', '8_16')).windows == []
+    assert parse_condition(text).window == (15, 25)
+    assert parse_condition(text.replace('15_25', '7.5_inf')).window == (7.5, np.inf)
+    assert parse_condition(text.replace('15_25', '8_16')).window is None
+    windows = [(15.0, 25.0)]
     assert judged(text, result(figures(5.0, truth=5.0, windows=windows))).value == 10
     verdict = judged(text, result(figures(5.0, truth=10.0, windows=windows)))
     assert (verdict.passed, verdict.value, verdict.frames) == (False, None, 0)
-    assert verdict.reason.endswith('needs truth at this distance and a calibration')
-
-
-def test_a_condition_without_data_fails_and_says_what_it_needs():
-    one = result(figures(0.0, rows=0))
-    for path, needs in NEEDS.items():
-        verdict = judged(f'{path} <= 100000', one)
-        assert (verdict.passed, verdict.value) == (False, None)
-        assert verdict.reason == f'no data of {path}: needs {needs}'
-        assert verdict.to_dict()['passed'] is False
 
 
 def test_times_are_of_all_runs_of_all_frames_and_deliveries_are_counted():
@@ -233,47 +184,22 @@ def test_times_are_of_all_runs_of_all_frames_and_deliveries_are_counted():
         verdict = judged(f'{path} <= 40', *results)
         assert (verdict.value, verdict.frames) == (pytest.approx(value), 2)
     delivery = dict(zip(DELIVERY, (200, 198, 190, 189, 8, 8, 3), strict=True))
-    assert judged('delivery.published >= 0.95 * delivery.sent', results[0],
-                  delivery=delivery).passed
-    verdict = judged('delivery.lost <= 0.01 * delivery.sent', results[0], delivery=delivery)
-    assert (verdict.value, verdict.limit, verdict.passed) == (3, 2, False)
+    assert judged('delivery.published >= 190', results[0], delivery=delivery).passed
+    verdict = judged('delivery.lost <= 2', results[0], delivery=delivery)
+    assert (verdict.value, verdict.passed) == (3, False)
 
 
-def test_every_known_path_is_one_of_a_real_report_where_keys_may_have_points():
-    """The known paths come from a report of made-up frames: real ones have no others."""
-    results = [result(full(), 'a'), result(full(), 'b')]
-    known = known_paths(more=('0_inf_m',))
-    for path in judged_paths(json.loads(json.dumps(report_of(results, totals_of(results))))):
-        assert path in known
+def test_keys_of_a_report_may_have_points():
     report = {'a.b': {'c': 1}, 'a': {'b.c.d': 2, 'x': {'y': None}}, 'n': float('nan')}
     assert [look_up(report, path) for path in ('a.b.c', 'a.b.c.d', 'a.x.y', 'a.x', 'n', '')] == [
         1, None, None, None, None, None]
     assert look_up({'a': report['a']}, 'a.b.c.d') == 2
 
 
-def test_a_relative_limit_is_a_figure_of_the_other_matcher():
-    one = result(figures(5.0, (20.0,)), sgbm=figures(2.5, (5.0,)))
-    path = 'mean.score.bad_2_estimated'
-    verdict = judged(f'{path} <= 0.8 * against.sgbm.{path}', one)
-    assert (verdict.value, verdict.limit, verdict.passed) == (10, 8, False)
-    path = 'BasicPerformanceMetrics.MEAN_FRAME_RATE'
-    assert not judged(f'{path} >= 0.26 * against.sgbm.{path}', one).passed
-    assert judged(f'{path} >= 0.25 * against.sgbm.{path}', one).passed
-    path = 'latency_ms.messages.p50'
-    verdict = judged(f'{path} <= 9 * against.bm.{path}',
-                     result(figures(0.0), bm=Figures((5.0,), figures(0.0).frame)))
-    assert (verdict.passed, verdict.limit, verdict.reason) == (
-        False, None, f'no data of against.bm.{path}: needs a stage that runs')
-
-
-def judged_paths(report, begin=''):
-    for key, value in report.items():
-        if isinstance(value, dict):
-            yield from judged_paths(value, f'{begin}{key}.')
-        elif key == 'pairs':
-            yield from (f'pairs.*.{path}' for path in judged_paths(value[0]))
-        elif isinstance(value, int | float):
-            yield begin + key
+def test_other_matchers_have_the_same_paths_behind_their_name():
+    one = result(figures(5.0), sgbm=figures(2.5, rows=5))
+    assert judged('against.sgbm.mean.score.bad_2_estimated <= 20', one).value == 20
+    assert judged('pairs.*.against.sgbm.score.bad_2_estimated <= 20', one).value == 20
 
 
 @settings(steady, max_examples=examples(300))
@@ -291,21 +217,11 @@ def test_any_text_is_a_condition_or_rejected_in_one_line(text):
     assert condition is None or parse_condition(condition.text) == condition
 
 
-def test_every_condition_of_the_pages_is_written_as_the_report_has_it(repository, caplog):
+def test_every_condition_of_the_pages_is_one(repository):
     pages = [*(repository / 'docs').rglob('*.md'), repository / 'test/scenarios/street.yaml']
     rows = [row for page in pages for row in re.findall(
         r'^ *- ([\w.*/]+ [<>]=? .+)$|`((?:mean|pairs|latency_ms|delivery)\.[^`]+ [<>]=? [^`]+)`',
         page.read_text(), re.M)]
     conditions = [one or other for one, other in rows]
-    assert len(conditions) > 20
-    assert every(parse_condition(text, ['sgbm']) for text in conditions)
-    assert not caplog.records
-
-
-def test_the_paths_are_listed_with_what_they_mean(capsys):
-    assert main(['evaluate', '--explain']) == 0
-    printed = capsys.readouterr().out
-    for words in ('mean.regions.REGION.filled.bad_3_known', 'latency_ms.total.p99.9',
-                  'delivery.lost', 'near_edges', 'mean.depth.mean_m', '10_50_m',
-                  'mean error of their distance'):
-        assert words in printed
+    assert len(conditions) > 15
+    assert every(parse_condition(text) for text in conditions)

@@ -1,6 +1,5 @@
 """All figures of a frame, their sums and their means over frames."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from stereo_bp_ros.evaluation import frame_scores
 from stereo_bp_ros.evaluation.frame_scores import Means, score_frame
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.obstacles import Obstacles
 
 TRUTH = np.array([[10, 10, 10, 10], [20, 20, np.nan, 30]], np.float32)
 MAP = np.array([[10, 14, -1, 11], [-1, 20, 5, -1]], np.float32)
@@ -57,9 +55,6 @@ def test_pooled_figures_count_pixels_and_means_count_frames():
     assert (pooled.sky, pooled.regions) == (first.sky, first.regions)
     assert (second + first).regions == first.regions
     assert (first + first).sky == first.sky + first.sky
-    seen = dataclasses.replace(second, obstacles=Obstacles(1, 2))
-    assert (first + seen).obstacles == (seen + first).obstacles == Obstacles(1, 2)
-    assert 'obstacles' not in first.as_dict()
     mean = mean_of_frames([first.as_dict(), second.as_dict()])
     assert mean['score']['bad_3_known'] == pytest.approx(sum(bad) / 2)
     assert mean['regions']['all']['score']['bad_3_known'] == pytest.approx(bad[0])

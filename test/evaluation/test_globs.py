@@ -1,4 +1,4 @@
-"""Folders whose images are named in any way: pairs by the order of the names that fit."""
+"""Folders whose images are named in any way: pairs by the numbers in the names that fit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 
 from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.evaluation.bag_topics import Globs, StereoTopics
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.sources import open_pairs
+from test.evaluation.layouts import build
 
-GLOBS = ('front/a_*.png', 'front/b_*.png')
+GLOBS = Globs('front/a_*.png', 'front/b_*.png')
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def folder(tmp_path: pathlib.Path, textured_pair: Callable[..., Any]) -> pathlib
     return tmp_path
 
 
-def test_pairs_are_in_the_order_of_their_names_with_truth_and_calibration(
+def test_pairs_are_in_the_order_of_their_numbers_with_truth_and_calibration(
         folder: pathlib.Path) -> None:
     with pytest.raises(ValueError, match='no stereo pairs'):
         open_dataset(folder)
@@ -56,15 +57,53 @@ def test_pairs_are_in_the_order_of_their_names_with_truth_and_calibration(
 def test_patterns_that_tell_no_pairs_are_an_error(
         folder: pathlib.Path, globs: tuple[str, str], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        open_dataset(folder, globs=globs)
+        open_dataset(folder, globs=Globs(*globs))
 
 
-def test_unequal_counts_name_both_and_the_first_image_without_a_partner(
-        folder: pathlib.Path) -> None:
-    (folder / 'front/b_9.png').unlink()
-    with pytest.raises(ValueError, match=(
-            r"'front/a_.*' fits 3 images and 'front/b_.*' 2: front/a_9.png has no partner")):
+@pytest.mark.parametrize('other', [None, 'b_11'])
+def test_an_image_without_a_partner_of_its_number_is_named(
+        folder: pathlib.Path, other: str | None) -> None:
+    path = folder / 'front/b_9.png'
+    if other:                   # as many on each side
+        path.rename(path.with_stem(other))
+    else:
+        path.unlink()
+    with pytest.raises(ValueError, match=r'front/a_9\.png has no partner'):
         open_dataset(folder, globs=GLOBS)
+
+
+@pytest.mark.parametrize('form', ['cam{side}/{number}.png', 'run1/cam{side}_{number}_10.png',
+                                  '{number}/{side}.png', 'run{number}/cam{side}/0.png'])
+def test_numbers_of_cameras_and_folders_tell_no_other_pairs(
+        tmp_path: pathlib.Path, form: str) -> None:
+    build(tmp_path, {form.format(side=side, number=number): 10 * side + number
+                     for side in (1, 2) for number in (7, 8, 11)})
+    pairs = list(open_dataset(tmp_path, globs=Globs(*(
+        form.format(side=side, number='*') for side in (1, 2)))))
+    assert [(pair.left[0, 0], pair.right[0, 0]) for pair in pairs] == [
+        (17, 27), (18, 28), (21, 31)]
+
+
+def test_names_without_numbers_are_pairs_by_their_order_with_a_warning(
+        tmp_path: pathlib.Path) -> None:
+    build(tmp_path, {f'{side}/{name}.png': 1 for side in 'lr' for name in ('street', 'yard')})
+    dataset = open_dataset(tmp_path, globs=Globs('l/*.png', 'r/*.png'))
+    assert dataset.names == ('street', 'yard')
+    assert 'their order does, street.png with street.png' in dataset.warnings[0]
+    (tmp_path / 'r/yard.png').unlink()
+    with pytest.raises(ValueError, match=r"'l/\*\.png' fits 2 images and 'r/\*\.png' 1, and no"):
+        open_dataset(tmp_path, globs=Globs('l/*.png', 'r/*.png'))
+
+
+def test_a_truth_of_any_name_and_scale_belongs_to_the_image_of_its_number(
+        tmp_path: pathlib.Path) -> None:
+    build(tmp_path, {**{f'cam{side}/x{number}.png': 1 for side in 'lr' for number in (1, 2, 3)},
+                     'gt/2_disp.png': 640, 'gt/3_disp.png': 320})
+    found = list(open_dataset(tmp_path, globs=Globs('caml/*', 'camr/*', 'gt/*_disp.png', 64.0)))
+    assert [None if pair.truth is None else pair.truth[0, 0] for pair in found] == [None, 10, 5]
+    for truth, sentence in (('gt/*.pfm', "no file in .* fits 'gt/"), ('*/x1.png', 'no numbers')):
+        with pytest.raises(ValueError, match=sentence):
+            open_dataset(tmp_path, globs=Globs('caml/x[23]*', 'camr/x[23]*', truth))
 
 
 def test_equal_names_in_two_folders_are_told_apart(folder: pathlib.Path) -> None:
@@ -73,7 +112,7 @@ def test_equal_names_in_two_folders_are_told_apart(folder: pathlib.Path) -> None
         target.mkdir(parents=True)
         for side in 'ab':
             (folder / 'front' / f'{side}{left.name[1:]}').rename(target / f'{side}.png')
-    assert open_dataset(folder, globs=('days/*/a.png', 'days/*/b.png')).names == (
+    assert open_dataset(folder, globs=Globs('days/*/a.png', 'days/*/b.png')).names == (
         'days/a_8/a', 'days/a_9/a', 'days/a_10/a')
 
 
@@ -87,19 +126,17 @@ def test_evaluate_takes_them_and_one_alone_is_a_mistake(
     assert report['mean']['score']['bad_3_estimated'] < 5
     assert main(command) == 2
     assert '--left-glob and --right-glob go together' in capsys.readouterr().err
-
-
-def test_tune_takes_the_sizes_of_them(
-        folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ['tune', str(folder), '--backend', 'cpu', '--left-glob', GLOBS[0], '--right-glob']
-    assert main([*command, GLOBS[1]]) == 0
-    assert main([*command, 'none*']) == 2
-    assert "fits 'none*'" in capsys.readouterr().err
+    for option, sentence in (('--truth-glob', '--truth-glob needs --left-glob'),
+                             ('--truth-scale', '--truth-scale needs --truth-glob')):
+        assert main(['evaluate', str(folder), option, '4']) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_the_player_of_a_run_finds_the_same_pairs(folder: pathlib.Path) -> None:
+    topics = StereoTopics(globs=GLOBS._replace(truth='gt/*.png', truth_scale=0.5))
+    assert topics.options() == ['--left-glob', GLOBS.left, '--right-glob', GLOBS.right,
+                                '--truth-glob', 'gt/*.png', '--truth-scale', '0.5']
     topics = StereoTopics(globs=GLOBS)
-    assert topics.options() == ['--left-glob', GLOBS[0], '--right-glob', GLOBS[1]]
     assert open_pairs(folder, topics)[0] == 3
     pytest.importorskip('rosbags')
     from stereo_bp_ros.replay.source import open_source
@@ -114,6 +151,6 @@ def test_numbered_frames_are_played_one_period_after_the_other(folder: pathlib.P
     pytest.importorskip('rosbags')
     from stereo_bp_ros.replay.source import open_source
     source = open_source(folder, period_s=0.25, topics=StereoTopics(
-        globs=('front/0*.png', 'front/b_*.png')))
+        globs=Globs('front/0*.png', 'front/b_*.png')))
     times = [event.time_ns for event in source.events() if event.topic == 'left/image_rect']
     assert [time - times[0] for time in times] == [0, 250_000_000, 500_000_000]

@@ -5,10 +5,9 @@ import functools
 
 import cv2
 import numpy as np
-import pytest
 
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.scenes import meshes, renderer
+from stereo_bp_ros.evaluation.scenes import meshes
 from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence
 from test.cases import every
 from test.evaluation.streets import (
@@ -21,7 +20,7 @@ from test.evaluation.streets import (
 HARD_STREET = RoadSequence.hard(width=480, height=200, max_disparity=48)
 #: All that stands on the hard street, under a plain light and on ideal sensors.
 MATT = dataclasses.replace(HARD_STREET, sky='clouds', noise_sigma=0.0, exposure_gain=1.0,
-                           exposure_offset=0.0, wetness=0.0, reflections=0.0, glare=0.0)
+                           exposure_offset=0.0)
 INDEX = 52
 
 
@@ -53,8 +52,7 @@ def cast(sequence, mesh, pixels):
     certain = np.ones(len(pixels), bool)
     for n, texture in enumerate(mesh.textures):
         u, v, origin = mesh.u[n], mesh.v[n], mesh.origin[n]
-        if mesh.kind[n] in (meshes.SHADE, meshes.WET) or (
-                mesh.facing[n] * (np.cross(u, v) @ origin) < 0):
+        if mesh.kind[n] == meshes.SHADE or mesh.facing[n] * (np.cross(u, v) @ origin) < 0:
             continue
         s, t, inverse = np.linalg.inv(np.stack([u, v, origin], axis=1)) @ rays.T
         s, t = (np.divide(part, inverse, where=inverse > 0, out=np.full_like(part, 99.0))
@@ -139,68 +137,6 @@ def test_light_and_sensors_leave_truth_and_masks():
     hard = drawn(**{name: value for name, value in HARD.items()
                     if name not in ('fence', 'poles', 'side_slope')})
     assert_same(hard, plain, *TRUTH)
-
-
-def test_vehicles_mirror_other_things_in_the_two_images():
-    plain, mirroring = drawn(), drawn(reflections=0.3)
-    use = plain.vehicles & ~plain.occluded & away_from_depth_edges(plain)
-    assert error_of_truth(mirroring)[use].mean() > 1.5 * error_of_truth(plain)[use].mean()
-    elsewhere = cv2.dilate(plain.vehicles.astype(np.uint8), np.ones((3, 3))) == 0
-    # A sliver of a vehicle between pixel centres changes a neighbour by a grey level.
-    assert np.mean(mirroring.left[elsewhere] != plain.left[elsewhere]) < 1e-3
-    # Those that mirror are dark.
-    dark = drawn(reflections=0.01)
-    assert np.median(dark.left[plain.vehicles]) < 0.7 * np.median(plain.left[plain.vehicles])
-
-
-def test_a_wet_road_mirrors_what_is_not_at_its_place():
-    dry, wet = drawn(), drawn(wetness=1.0)
-    road = is_road(MATT, dry)
-    use = road & ~dry.occluded & away_from_depth_edges(dry)
-    assert error_of_truth(wet)[use].mean() > 1.5 * error_of_truth(dry)[use].mean()
-    above = np.broadcast_to(np.arange(MATT.height)[:, None] < MATT.cy - 20, road.shape)
-    np.testing.assert_array_equal(wet.left[above], dry.left[above])
-
-
-def test_a_wet_road_shows_a_bright_thing_upside_down():
-    camera = renderer.Camera(60, 80, 60.0, 29.5, 20.0, 0.2)
-    ground = meshes.patch(meshes.Texture(np.full((8, 8), 60, np.uint8)), (-9, 1.0, 1.0),
-                          (18, 0, 0), (0, 0, 30), kind=meshes.GROUND)
-    water = meshes.patch(meshes.Texture(np.full((8, 8), 255, np.uint8)), (-9, 1.0, 1.0),
-                         (18, 0, 0), (0, 0, 30), kind=meshes.WET).marked(gloss=1.0)
-    lamp = meshes.patch(meshes.Texture(np.full((8, 8), 250, np.uint8)), (-0.4, 0.2, 5.0),
-                        (0.8, 0, 0), (0, 0.3, 0), outward=(0, 0, -1))
-    sky = np.zeros((161, 121), np.uint8)
-    mesh = meshes.split_by_depth(meshes.join([ground, water, lamp]))
-    below = meshes.split_by_depth(lamp.mirrored(np.array([0, -1.0, 0]), np.array([0, 1.0, 0])))
-    mirror = camera.view(below, sky).grey
-    image = camera.view(mesh, sky, mirror).image()
-    column = image[20:, 30] - image[20:, 5]
-    # The lamp spans 0.2 to 0.5 m below the horizon 5 m away, its image 1.5 to 1.8 m.
-    assert (column[[4, 5]] > 150).all()
-    assert (column[[19, 20, 21]] > 15).all()
-    assert np.abs(column[[8, 12, 16, 24, 30]]).max() < 1.5
-    ray = np.array([0.5, 20.0, 60.0])
-    straight = ray[1] / np.linalg.norm(ray)
-    share = 0.02 + 0.98 * (1 - straight) ** 5
-    dark = 60 * (1 - renderer.DARKER_WHEN_WET)
-    assert image[40, 30] == pytest.approx(dark + share * (250 - dark), abs=1.5)
-
-
-def test_glare_is_soft_and_lies_elsewhere_in_the_right_image():
-    plain, glaring = drawn(), drawn(glare=60.0)
-    centres = []
-    for name in ('left', 'right'):
-        before, after = (getattr(frame, name).astype(float) for frame in (plain, glaring))
-        added = np.where(before < 180, after - before, 0)
-        assert 40 < added.max() <= 61
-        assert added.min() >= -1
-        smooth = (before[:, 1:] < 180) & (before[:, :-1] < 180)
-        assert np.abs(np.diff(after - before))[smooth].max() <= 3
-        rows, columns = np.nonzero(added > 0.7 * added.max())
-        centres.append((columns.mean(), rows.mean()))
-    assert centres[0][0] - centres[1][0] > 15
-    assert centres[1][1] - centres[0][1] > 3
 
 
 def test_a_common_matcher_finds_the_hard_street_harder():

@@ -69,14 +69,14 @@ def figures(result: dict[str, Any]) -> dict[str, Any]:
     """Those that another run has, too."""
     found = result['matchers']['sad'] if 'matchers' in result else result
     return {key: value for key, value in found.items()
-            if key in ('name', 'score', 'filled', 'regions', 'consistency')}
+            if key in ('name', 'score', 'filled', 'regions')}
 
 
 @pytest.mark.parametrize('kind', ['bag', *slow('folder')])
 def test_processes_leave_out_what_one_process_does(tmp_path, pairs, kind):
     path = damaged(kind, write(kind, tmp_path / 'sound', pairs), tmp_path / 'damaged')
     source = sources.Sources(sources.inputs_of([path]))
-    method = Method(repeat=1, consistency=True, skip_unreadable=True)
+    method = Method(repeat=1, skip_unreadable=True)
     skipped: list[Skipped] = []
     with Evaluation({'sad': CONFIG}, method=method) as evaluation:
         alone = [one.result.to_dict() for one in judge_all(

@@ -16,6 +16,7 @@ from stereo_bp_ros import Calibration
 from stereo_bp_ros.evaluation import bags
 from test.cases import every
 from test.launch.bench import Bench, parameter_files, remappings
+from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros
 
@@ -42,7 +43,7 @@ def test_a_mistake_in_a_file_of_cameras_starts_nothing(bench: Bench) -> None:
     file = bench.directory / 'cameras.yaml'
     file.write_text('- namespace: front\n- namespace: rear\n  preset: roda\n')
     with bench.running('stereo_bp.launch.py', f'cameras:={file}') as process:
-        assert process.wait(30) != 0
+        assert process.wait(LIMIT) != 0
     assert 'cameras.yaml, camera 2: preset is' in bench.log
     assert not list(bench.told.iterdir())
 
@@ -59,7 +60,7 @@ def test_the_nodes_of_a_file_are_active_side_by_side_and_end_with_the_launch(ben
             bench.wait_for(f'active: waiting for /{name}/left/image_rect, '
                            f'/{name}_driver/right/rect')
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(15) == 0
+        assert process.wait(LIMIT) == 0
     assert bench.log.count('process has finished cleanly') == 2
     assert 'escalating' not in bench.log
 

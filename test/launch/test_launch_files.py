@@ -17,6 +17,7 @@ from stereo_bp_ros import Calibration
 from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.evaluation import bags
 from test.launch.bench import Bench, parameter_files, remappings
+from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros
 
@@ -119,7 +120,7 @@ def generate_launch_description():
 def test_other_values_than_the_choices_are_refused(bench: Bench, argument: str) -> None:
     bench.install_telling('stereo_bp_node')
     with bench.running('stereo_bp.launch.py', argument) as process:
-        assert process.wait(30) != 0
+        assert process.wait(LIMIT) != 0
     assert argument.split(':=')[0] in bench.log
     assert not list(bench.told.iterdir())
 
@@ -152,13 +153,13 @@ def generate_launch_description():
         assert bench.log.count('[stereo_bp_node-2]: process started with pid') == 1
         assert '[camera-1]: process has' not in bench.log
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(15) == 0
+        assert process.wait(LIMIT) == 0
 
 
 def test_without_respawn_it_is_not(bench: Bench) -> None:
     bench.install_telling('stereo_bp_node', seconds=0.1)
     with bench.running('stereo_bp.launch.py', 'respawn:=false') as process:
-        process.wait(30)
+        process.wait(LIMIT)
     assert bench.log.count('process started with pid') == 1
 
 
@@ -234,7 +235,7 @@ def test_a_node_that_refuses_its_configuration_ends_the_replay(bench: Bench) -> 
     bench.install_telling('stereo_bp_node', seconds=0.1, status=2)
     bench.install_telling('stereo_bp')
     with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}') as process:
-        process.wait(30)
+        process.wait(LIMIT)
     assert 'is not started again' in bench.log
 
 

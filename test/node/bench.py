@@ -10,6 +10,7 @@ from rclpy.parameter import Parameter
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.node.node import StereoBpNode
+from test.node.processes import LIMIT, START_LIMIT
 from test.node.stand_ins import FakeMatcher
 
 
@@ -44,8 +45,8 @@ class Bench:
 
     def settle(self) -> None:
         """Let the compiler finish and the worker run what has been posted."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_LIMIT
         while self.node._reconfiguration.compiling:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        self.node._worker.call(lambda: None, limit=60)
+        self.node._worker.call(lambda: None, limit=LIMIT)

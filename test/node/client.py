@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -68,9 +69,7 @@ class Client:
         self.kinds = {
             'disparity': DisparityImage, 'points2': PointCloud2, 'latency': DiagnosticArray,
             'depth/camera_info': CameraInfo, **dict.fromkeys(
-                ('depth', 'depth/image_rect', 'confidence', 'disparity_color'), Image),
-            **dict.fromkeys(('depth/image_rect/compressedDepth', 'disparity_color/compressed'),
-                            CompressedImage)}
+                ('depth', 'depth/image_rect', 'confidence', 'disparity_color'), Image)}
         self.received: dict[str, list[Any]] = {topic: [] for topic in self.kinds}
         #: Number of reports of the node that have come.
         self.reports = 0
@@ -156,7 +155,12 @@ class Client:
         self.wait_until_known()
 
     def unsubscribe(self, topic: str) -> None:
-        self.node.destroy_subscription(self.subscriptions.pop(topic))
+        subscription = self.subscriptions.pop(topic)
+        name = subscription.topic_name
+        self.node.destroy_subscription(subscription)
+        # It goes when the executor, which waits for its messages, lets it go: a little later.
+        self.wait_until(lambda: self.node.get_name() not in {
+            end.node_name for end in self.node.get_subscriptions_info_by_topic(name)}, what=name)
         self.wait_until_known()
 
     # Publishing
@@ -322,15 +326,33 @@ class Client:
 
     # Services
 
-    def call(self, kind: Any, name: str, limit: float = LIMIT, **fields: Any) -> Any:
+    def call(self, kind: Any, name: str, limit: float = LIMIT, again_s: float = math.inf,
+             **fields: Any) -> Any:
+        """The answer of a service.
+
+        :param again_s: seconds after which a request that changes nothing is sent again.
+        """
         client = self.node.create_client(kind, f'{self.target}/{name}')
         try:
-            assert client.wait_for_service(limit), name
-            future = client.call_async(kind.Request(**fields))
-            self.wait_until(future.done, limit, name)
-            return future.result()
+            return self._answer(client, kind.Request(**fields), limit, again_s)
         finally:
             self.node.destroy_client(client)
+
+    def _answer(self, client: Any, request: Any, limit: float, again_s: float = math.inf) -> Any:
+        """A client sees when it knows the service, not when the node knows the client: an answer
+        given before that is lost."""
+        assert client.wait_for_service(limit), client.srv_name
+        sent: list[Any] = []
+        last = -math.inf
+
+        def answered() -> Any:
+            nonlocal last
+            if time.monotonic() - last > again_s or not sent:
+                sent.append(client.call_async(request))
+                last = time.monotonic()
+            return next((future for future in sent if future.done()), None)
+
+        return self.wait_until(answered, limit, f'an answer of {client.srv_name}').result()
 
     def set_parameters(self, atomically: bool = False, **values: Any) -> list[Any]:
         """Set parameters through the service; returns the results."""
@@ -352,42 +374,30 @@ class Client:
         from rcl_interfaces.srv import GetParameters
         from rclpy.parameter import parameter_value_to_python
 
-        values = self.call(GetParameters, 'get_parameters', names=list(names)).values
+        values = self.call(GetParameters, 'get_parameters', again_s=ANSWER_LIMIT,
+                           names=list(names)).values
         return {n: parameter_value_to_python(v) for n, v in zip(names, values, strict=True)}
 
     def change_state(self, transition: str | int, limit: float = START_LIMIT) -> bool:
         from lifecycle_msgs.msg import Transition
         from lifecycle_msgs.srv import ChangeState
 
-        # A client sees when it knows the service, not when the node knows the client: an answer
-        # given before that is lost. So this client has been answered once before its request
-        # counts. No state has this transition, so it is refused.
+        # This client has been answered once before its request counts. No state has the first
+        # transition, so it is refused.
         client = self.node.create_client(ChangeState, f'{self.target}/change_state')
         try:
-            assert client.wait_for_service(limit), 'change_state'
-            known = [client.call_async(ChangeState.Request(transition=Transition(label=NONE)))]
-            sent = time.monotonic()
-
-            def answered() -> bool:
-                nonlocal sent
-                if time.monotonic() > sent + ANSWER_LIMIT:
-                    known.append(client.call_async(
-                        ChangeState.Request(transition=Transition(label=NONE))))
-                    sent = time.monotonic()
-                return any(future.done() for future in known)
-
-            self.wait_until(answered, limit, 'an answer of change_state')
-            future = client.call_async(ChangeState.Request(transition=Transition(
-                **{'label' if isinstance(transition, str) else 'id': transition})))
-            self.wait_until(future.done, limit, f'change_state to {transition}')
-            return bool(future.result().success)
+            for key, again_s in ({'label': NONE}, ANSWER_LIMIT), (
+                    {'label' if isinstance(transition, str) else 'id': transition}, math.inf):
+                answer = self._answer(client, ChangeState.Request(
+                    transition=Transition(**key)), limit, again_s)
+            return bool(answer.success)
         finally:
             self.node.destroy_client(client)
 
     def state(self) -> str:
         from lifecycle_msgs.srv import GetState
 
-        return str(self.call(GetState, 'get_state').current_state.label)
+        return str(self.call(GetState, 'get_state', again_s=ANSWER_LIMIT).current_state.label)
 
 
 def set_stamp(message: Any, stamp_ns: int) -> None:

@@ -205,4 +205,5 @@ class Bench:
         return result
 
     def texts(self, *keys: str) -> str:
-        return '\n'.join(condition.text for condition in self.conditions.active(*keys))
+        return '\n'.join(condition.text for condition in self.conditions.active()
+                         if not keys or condition.key.startswith(keys))

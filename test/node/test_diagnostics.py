@@ -16,8 +16,7 @@ pytest.importorskip('rclpy')
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.errors import InputReason, quoted
 from stereo_bp_ros.node.diagnostics.conditions import (
-    QUOTATIONS,
-    SENTENCES,
+    LOG_INTERVAL,
     Condition,
     Conditions,
     Severity,
@@ -126,12 +125,13 @@ def test_a_camera_info_that_stopped_is_a_warning_and_one_that_never_came_an_erro
 
 def test_the_worst_comes_first_in_the_status_that_it_belongs_to() -> None:
     report = make_report(conditions=[
-        Condition(VERTICAL_OFFSET, Severity.WARN, 'rows'), Condition('gpu', Severity.WARN, 'hot'),
-        Condition('input', Severity.ERROR, 'bad input: zero baseline')])
+        Condition(VERTICAL_OFFSET, Severity.WARN, 'rows'),
+        Condition('memory', Severity.WARN, 'not locked'),
+        Condition('input zero baseline', Severity.ERROR, 'bad input: zero baseline')])
     found = status(report, 'input')
     assert (found.level, found.message) == (2, 'bad input: zero baseline; rows')
     found = status(report, 'device')
-    assert (found.level, found.message) == (1, 'hot')
+    assert (found.level, found.message) == (1, 'not locked')
 
 
 def test_drops_since_the_last_report_are_a_warning_by_reason() -> None:
@@ -292,44 +292,57 @@ class Log:
                                      lambda: self.now)
 
 
-def test_the_same_sentence_is_logged_once_in_a_while_with_its_count() -> None:
+def test_each_key_is_logged_at_most_once_an_interval_with_its_newest_texts() -> None:
     log = Log()
     for k in range(100):
         log.conditions.warn('age', f'a pair is {k}.5 s old')
-    log.conditions.error('input', 'bad input: short data: 5 bytes', detail='more')
-    log.conditions.error('input', 'bad input: bad step: step is 7')
+    log.conditions.error('input short data', 'bad input: short data: 5 bytes', detail='more')
+    log.conditions.error('input bad step', 'bad input: bad step: step is 7')
     assert log.lines == ['a pair is 0.5 s old', 'bad input: short data: 5 bytes\nmore',
                          'bad input: bad step: step is 7']
-    log.now += 9.9
+    log.now += LOG_INTERVAL - 0.1
     log.conditions.report()
     assert len(log.lines) == 3
     log.now += 0.2
     log.conditions.report()
-    assert log.lines[3:] == ['a pair is 99.5 s old (99 more in 10 s)']
-    log.now += 30
+    assert log.lines[3:] == ['a pair is 99.5 s old']
+    log.now += 3 * LOG_INTERVAL
     log.conditions.report()
     log.conditions.warn('age', 'a pair is 3 s old')
     assert log.lines[4:] == ['a pair is 3 s old']
 
 
-def test_a_text_that_is_another_one_each_time_is_told_apart_a_few_times_and_then_counted() -> None:
+def test_texts_that_a_camera_varies_do_not_flood_the_log() -> None:
     log = Log()
     random = np.random.default_rng(0)
-    said = 0
     for _ in range(2000):                   # 100 s at 20 Hz
         text = bytes(random.integers(0, 256, 300, np.uint8)).decode('latin-1')
-        log.conditions.error('input', f'bad input: unknown encoding: {quoted(text)}; no')
+        log.conditions.error('input unknown encoding',
+                             f'bad input: unknown encoding: {quoted(text)}; no')
+        log.conditions.hold('vertical offset', Severity.WARN, f'rows differ by {len(text)} px',
+                            f'rows are tilted by {text}')
         log.now += 0.05
         log.conditions.report()
-    assert len(log.lines) <= QUOTATIONS + 1 + 10
-    for line in log.lines:
-        count = line.partition('; no (')[2]
-        said += 1 if not count else int(count.split()[0])
-    assert said > 1750                      # but for what the last 10 s will say
-    before = len(log.lines)
-    for k in range(1000):
-        log.conditions.error('engine', 'matching failed: ' + chr(ord('a') + k))
-    assert len(log.lines) - before == SENTENCES + 1
+    rows = [line for line in log.lines if line.startswith('rows')]
+    assert 2 * 9 <= len(rows) <= 2 * 11
+    assert 9 <= len(log.lines) - len(rows) <= 11
+
+
+def test_a_state_that_changes_within_an_interval_is_logged_after_it_unless_it_has_ended() -> None:
+    log = Log()
+    log.conditions.hold('device', Severity.ERROR, 'activating failed')
+    log.conditions.hold('device', Severity.ERROR, 'device lost')
+    log.conditions.hold('name', Severity.WARN, 'two nodes')
+    log.conditions.hold('name', Severity.WARN, 'three nodes')
+    log.conditions.hold('name', Severity.WARN)
+    assert log.lines == ['activating failed', 'two nodes']
+    log.now += LOG_INTERVAL
+    log.conditions.report()
+    assert log.lines[2:] == ['device lost']
+    log.now += LOG_INTERVAL
+    log.conditions.hold('device', Severity.ERROR, 'device lost')
+    log.conditions.report()
+    assert len(log.lines) == 3
 
 
 def test_an_event_is_told_in_one_report_and_a_state_until_it_ends() -> None:

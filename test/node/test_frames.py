@@ -11,7 +11,7 @@ import pytest
 from stereo_bp_ros import findings
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory
+from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory, StereoError
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import STAGES
 from stereo_bp_ros.rectification import Rectification
@@ -95,17 +95,15 @@ def test_a_result_that_comes_too_late_is_not_published() -> None:
     assert bench.outcome() == {'published': 1, PairDrop.LATE: 1}
 
 
-def test_a_pair_not_newer_than_the_last_is_dropped_unless_the_clock_went_back() -> None:
+def test_a_pair_not_newer_than_the_last_is_dropped_but_in_a_new_generation() -> None:
     bench = Bench(max_input_age=0)
     for stamp in (NOW - 2, NOW - 3, NOW - 2, NOW):
         bench.process(stamp)
     assert bench.outcome() == {'published': 2, PairDrop.NOT_NEWER: 2}
-    bench.generation.advance(PairDrop.DEACTIVATED)      # no reason to publish older stamps
-    bench.process(NOW - 1)
-    assert bench.outcome() == {'published': 2, PairDrop.NOT_NEWER: 3}
-    bench.generation.advance(PairDrop.CLOCK_JUMP)
-    bench.process(NOW - 60 * SECOND)
-    assert bench.outcome() == {'published': 3, PairDrop.NOT_NEWER: 3}
+    for published, reason in ((3, PairDrop.DEACTIVATED), (4, PairDrop.CLOCK_JUMP)):
+        bench.generation.advance(reason)
+        bench.process(NOW - 60 * SECOND)
+        assert bench.outcome() == {'published': published, PairDrop.NOT_NEWER: 2}
 
 
 def test_the_result_of_an_ended_generation_is_discarded() -> None:
@@ -213,10 +211,54 @@ def test_a_lost_device_is_replaced_by_the_cpu_where_asked_for() -> None:
     assert not lost.closed              # nothing may touch its device again
     assert bench.matcher.backend == 'cpu'
     assert bench.outcome() == {PairDrop.ENGINE_ERROR: 1, 'published': 1}
-    assert 'fake was lost' in bench.texts('device')
-    assert 'cpu goes on' in bench.texts('device')
+    assert 'the device was lost (it fell off the bus), cpu goes on' in bench.texts('device')
     bench.matcher_host.reconfigure(MatcherConfig(disparity_range=16, backend='auto'))
     assert bench.matcher.config.backend == 'cpu'
+
+
+@pytest.mark.parametrize('step', ['factory', 'prepare', 'close'])
+def test_a_device_that_is_lost_in_the_rebuild_after_out_of_memory_is_replaced_too(
+        step: str) -> None:
+    made: list[FakeMatcher] = []
+
+    def lose(*_: object, **__: object) -> Any:
+        raise DeviceLostError('it fell off the bus')
+
+    def factory(config: MatcherConfig) -> FakeMatcher:
+        matcher = FakeMatcher(config)
+        made.append(matcher)
+        if config.backend != 'cpu':
+            if len(made) == 2 and step == 'factory':
+                lose()
+            if step == 'close' or len(made) == 2:
+                setattr(matcher, step, lose)
+        return matcher
+
+    bench = Bench(factory=factory, on_device_loss='cpu')
+    bench.matcher.fail.append(OutOfDeviceMemory('full'))
+    bench.process()
+    bench.process(NOW + 1)
+    assert bench.lost == []
+    assert bench.outcome() == {PairDrop.ENGINE_ERROR: 1, 'published': 1}
+    assert 'the device was lost (it fell off the bus), cpu goes on' in bench.texts('device')
+    assert not made[-2].closed          # nothing touches its device again
+    assert bench.matcher.config == MatcherConfig(disparity_range=8, backend='cpu')
+
+
+@pytest.mark.parametrize('failure', [AssertionError(), MemoryError(), StereoError('')])
+def test_where_the_cpu_cannot_go_on_it_is_said_why(failure: Exception) -> None:
+    def factory(config: MatcherConfig) -> FakeMatcher:
+        if config.backend == 'cpu':
+            raise failure
+        return FakeMatcher(config)
+
+    bench = Bench(factory=factory, on_device_loss='cpu')
+    bench.matcher.fail.append(DeviceLostError(''))
+    bench.process()
+    why = ("device lost: DeviceLostError(''); the CPU cannot go on: "
+           f"{type(failure).__name__}('')")
+    assert bench.lost == [why]
+    assert bench.texts('device') == why
 
 
 def test_out_of_device_memory_rebuilds_once_and_then_backs_off() -> None:

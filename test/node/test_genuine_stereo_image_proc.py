@@ -87,7 +87,7 @@ def answer_of_nodelet(folder: pathlib.Path, left: np.ndarray, right: np.ndarray,
     options = {'env': environment, 'cwd': folder}
     with (process([MASTER, '--core', '-p', str(port)], **options),
           process([NODELET, 'standalone', 'stereo_image_proc/disparity', *arguments], **options)):
-        subprocess.run([PYTHON, str(CLIENT), str(folder / 'job.json')], timeout=40, check=True,
+        subprocess.run([PYTHON, str(CLIENT), str(folder / 'job.json')], check=True,
                        capture_output=True, **options)
     return json.loads((folder / 'answer.json').read_text())
 

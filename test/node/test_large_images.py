@@ -148,7 +148,7 @@ def test_a_process_that_would_be_killed_by_sigbus_ends_with_words_and_a_status(
     code = NODE.format(kilobytes=4, fill=FULL, module=module)
     process = subprocess.run([sys.executable, '-c', code, *arguments], cwd=tmp_path,
                              env={**os.environ, **python_path(repository)}, capture_output=True,
-                             text=True, timeout=60)
+                             text=True)
     assert process.returncode == 2, process.stderr
     line, = process.stderr.splitlines()
     assert line.startswith(f'{name}: /dev/shm has 0.0 MiB free')

@@ -81,6 +81,23 @@ def test_it_is_known_when_an_engine_is_in_the_making_and_when_it_has_been(
     assert built(fail_to_change) == (True, True)    # the old one serves from now on
 
 
+def test_the_effective_configuration_is_told_while_the_worker_lets_the_matcher_go() -> None:
+    class Going(MatcherHost):           # once somebody has looked
+        @property
+        def matcher(self) -> Any:       # type: ignore[override]
+            return self.__dict__.pop('kept', None)
+
+        @matcher.setter
+        def matcher(self, matcher: Any) -> None:
+            self.__dict__['kept'] = matcher
+
+    host = Going(StereoMatcher)
+    config = MatcherConfig(backend='cpu')
+    host.matcher = StereoMatcher(config)
+    assert host.effective_config == config
+    assert host.effective_config is None
+
+
 def test_a_size_and_a_calibration_that_moves_min_depth_are_prepared_for_once() -> None:
     logged: list[str] = []
     host = MatcherHost(FakeMatcher, logged.append)

@@ -17,6 +17,7 @@ from stereo_bp_ros.errors import ConfigError, MemoryLimitError
 from stereo_bp_ros.node.diagnostics.report import device_status
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
+from test.node.processes import LIMIT
 from test.node.stand_ins import NOW, SECOND, Bench, FakeMatcher, make_info
 
 #: SAD has no partitions: what does not fit is refused.
@@ -52,7 +53,7 @@ def wanted(**changes: Any) -> Any:
 
 def wait_for_compiler(keeper: Reconfiguration) -> None:
     """Until this one's has compiled, and what was asked for is applied."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + LIMIT
     while keeper.compiling:
         assert time.monotonic() < end
         time.sleep(0.001)

@@ -1,25 +1,22 @@
-"""What is measured between two reports: topics, outputs, latencies, and the GPU."""
+"""What is measured between two reports: topics, outputs and latencies."""
 
 from __future__ import annotations
 
-import functools
-import sys
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
-from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
-from stereo_bp_ros.node.diagnostics.monitors import (
-    BUS,
-    FRESH,
-    GpuMonitor,
-    LatencyWindow,
-    OutputMonitor,
-    TopicMonitor,
+from stereo_bp_ros.node.diagnostics.ledger import (
+    ATTEMPTS,
+    ImageDrop,
+    Ledger,
+    PairDrop,
+    take_snapshot,
 )
+from stereo_bp_ros.node.diagnostics.monitors import LatencyWindow, OutputMonitor, TopicMonitor
 from stereo_bp_ros.stamps import SIDES
 
 
@@ -34,8 +31,9 @@ def test_percentiles_are_taken_over_the_window() -> None:
     assert found.p95 == pytest.approx(295.05)
 
 
-def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back() -> None:
-    monitor = TopicMonitor('/t', 10.0)
+def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_is_set() -> None:
+    steady = itertools.count(0.0, 5.0)      # 5 s between any two calls
+    monitor = TopicMonitor('/t', 10.0, lambda: next(steady))
     message = types.SimpleNamespace(width=4, height=3, encoding='mono8')
     for k in range(20):
         monitor.tick(10.0 + k * 0.1, message)
@@ -45,8 +43,10 @@ def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back
     assert report.detail == '4 x 3 mono8'
     assert monitor.report(1.0).silent == 0.0
     assert monitor.report(3.0).silent == 2.0
-    # What came before the clock was known is not silent when it is.
-    monitor = TopicMonitor('/t', 0.0)
+    # A clock that is set ahead, or was not known, makes nothing silent that comes.
+    monitor.tick(3.5, message)
+    assert monitor.report(36_000.0).silent == 5.0
+    monitor = TopicMonitor('/t', 0.0, lambda: next(steady))
     monitor.tick(0.0, message)
     assert [monitor.report(now).silent for now in (0.0, 1000.0, 1002.0)] == [0.0, 0.0, 2.0]
 
@@ -59,6 +59,51 @@ def test_the_detail_of_a_topic_is_bounded() -> None:
         detail = monitor.report(1.0).detail
         assert len(detail) < 100
         assert detail.isprintable()
+
+
+# Counters
+
+@pytest.mark.parametrize('late', ['counters', 'waiting', 'held'])
+def test_the_counters_of_a_report_are_of_one_moment(late: str) -> None:
+    """An image, or a pair, moves on between two looks of the first attempts."""
+    ledger, looks = Ledger(), itertools.count()
+    for side in SIDES:
+        ledger.receive(side)
+    waiting, held = {'left': 1, 'right': 1}, 0
+
+    def look(what: str) -> None:
+        nonlocal held
+        if what != late:
+            return
+        step = next(looks)
+        if step == 0:           # both images become a pair
+            ledger.count('pairs')
+            waiting.update(left=0, right=0)
+            held = 1
+        elif step == 1:
+            ledger.count('published')
+            held = 0
+
+    def held_now() -> int:
+        look('held')
+        return held
+
+    def waiting_now(side: str) -> int:
+        look('waiting')
+        return waiting[side]
+
+    counts = ledger.counts
+    ledger.counts = lambda: (counts(), look('counters'))[0]     # type: ignore[method-assign]
+    snapshot = take_snapshot(ledger, waiting_now, held_now)
+    assert snapshot.adds_up
+    assert (snapshot.counts.published, snapshot.waiting, snapshot.held) == (
+        1, {'left': 0, 'right': 0}, 0)
+
+
+def test_counters_that_never_add_up_are_reported_as_they_are() -> None:
+    attempts: list[int] = []
+    snapshot = take_snapshot(Ledger(), lambda side: 0, lambda: attempts.append(1) or 3)
+    assert (snapshot.adds_up, snapshot.held, len(attempts)) == (False, 3, ATTEMPTS)
 
 
 # Outputs
@@ -136,139 +181,3 @@ def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() 
     ledger.count('published')
     assert found(400.0) is None
     assert found(401.0, built=400.9) is None
-
-
-# The GPU
-
-#: Clocks of NVML's devices; CUDA's first is its second.
-CLOCKS = {'0000:17:00.0': 345, '0000:65:00.0': 1320}
-DEVICE = {BUS: '0000:65:00.0', 'device': 'NVIDIA H100'}
-VALUES = {'gpu clock MHz': '1320', 'gpu highest clock MHz': '1980', 'gpu temperature C': '59',
-          'gpu utilisation %': '97', 'gpu memory used MiB': '1459', 'gpu clock limited by': 'idle'}
-
-
-class GpuBench:
-    """A monitor with a stand-in for the module pynvml, which has two devices."""
-
-    def __init__(self) -> None:
-        self.reasons, self.loads, self.now = 0x1, 0, 100.0
-        #: Functions that fail.
-        self.missing: set[str] = set()
-        self.conditions = Conditions(lambda level, text: None)
-        self.monitor = GpuMonitor(self.conditions, self.load, lambda: self.now)
-        answers: dict[str, Callable[..., Any]] = {
-            'Init': lambda: None,
-            'DeviceGetHandleByPciBusId': dict(zip(CLOCKS, CLOCKS, strict=True)).__getitem__,
-            'DeviceGetClockInfo': lambda handle, kind: {1: CLOCKS[handle]}[kind],
-            'DeviceGetMaxClockInfo': lambda handle, kind: {1: 1980}[kind],
-            'DeviceGetTemperatureV': lambda handle, kind: {0: 59}[kind],
-            'DeviceGetTemperature': lambda handle, kind: {0: 60}[kind],
-            'DeviceGetUtilizationRates': lambda handle: types.SimpleNamespace(gpu=97, memory=30),
-            'DeviceGetMemoryInfo': lambda handle: types.SimpleNamespace(used=1459 * 2**20),
-            'DeviceGetCurrentClocksEventReasons': lambda handle: self.reasons,
-            'DeviceGetCurrentClocksThrottleReasons': lambda handle: self.reasons}
-        self.nvml: Any = types.SimpleNamespace(NVML_CLOCK_SM=1, NVML_TEMPERATURE_GPU=0, **{
-            f'nvml{name}': functools.partial(self.answer, name, answer)
-            for name, answer in answers.items()})
-
-    def load(self) -> Any:
-        self.loads += 1
-        return self.answer('load', lambda: self.nvml)
-
-    def answer(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        if name in self.missing:
-            raise OSError('Not Supported')
-        return function(*arguments)
-
-    def read(self, device: dict[str, str] | None = None) -> dict[str, str]:
-        self.monitor.read(DEVICE if device is None else device)
-        return self.monitor.report()
-
-    @property
-    def warnings(self) -> list[str]:
-        found = self.conditions.active('gpu')
-        assert {condition.level for condition in found} <= {Severity.WARN}
-        return [condition.text for condition in found]
-
-
-@pytest.fixture
-def bench() -> GpuBench:
-    return GpuBench()
-
-
-def test_the_device_at_the_bus_of_the_matcher_is_read_through_the_packages_name(
-        bench: GpuBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bench.read() == VALUES
-    assert bench.read({BUS: '0000:17:00.0'})['gpu clock MHz'] == '345'
-    assert bench.loads == 1
-    assert bench.warnings == []
-    bench.now += FRESH + 0.1            # a reading is shown no longer than it is true
-    assert bench.monitor.report() == {}
-    monkeypatch.setitem(sys.modules, 'pynvml', bench.nvml)
-    monitor = GpuMonitor(Conditions(lambda level, text: None))
-    monitor.read(DEVICE)
-    assert monitor.report() == VALUES
-
-
-def test_on_the_cpu_nothing_is_loaded_and_a_change_to_it_takes_the_gpu_state_along(
-        bench: GpuBench) -> None:
-    assert bench.read({'device': 'znver4'}) == {}
-    assert bench.loads == 0
-    bench.reasons = 0x4
-    bench.read()
-    assert bench.warnings
-    assert bench.read({}) == {}
-    assert bench.warnings == []
-
-
-@pytest.mark.parametrize('missing', ['load', 'Init'])
-def test_without_the_package_or_the_driver_there_are_no_keys_and_they_are_asked_once(
-        bench: GpuBench, missing: str) -> None:
-    bench.missing = {missing}
-    assert bench.read() == {}
-    bench.missing = set()
-    assert bench.read() == {}
-    assert bench.loads == 1
-    assert bench.warnings == []
-
-
-def test_what_a_device_or_its_driver_does_not_tell_has_no_key(bench: GpuBench) -> None:
-    assert bench.read({BUS: '0000:00:00.0'}) == {}
-    for function, key in (('DeviceGetClockInfo', 'gpu clock MHz'),
-                          ('DeviceGetUtilizationRates', 'gpu utilisation %'),
-                          ('DeviceGetMemoryInfo', 'gpu memory used MiB')):
-        bench.missing = {function}
-        assert bench.read() == {name: value for name, value in VALUES.items() if name != key}
-    # Older drivers are asked by older names.
-    bench.missing = {'DeviceGetTemperatureV', 'DeviceGetCurrentClocksEventReasons'}
-    assert bench.read() == {**VALUES, 'gpu temperature C': '60'}
-    bench.missing |= {'DeviceGetTemperature', 'DeviceGetCurrentClocksThrottleReasons'}
-    assert bench.read().keys() == VALUES.keys() - {'gpu temperature C', 'gpu clock limited by'}
-
-
-@pytest.mark.parametrize(('reasons', 'words', 'warned'), [
-    (0x0, 'nothing', ''), (0x1, 'idle', ''), (0x4, 'power cap', 'power cap'),
-    (0x48, 'slowdown by the hardware, heat (hardware)',
-     'slowdown by the hardware, heat (hardware)'),
-    (0x82, 'clocks set by the user, power supply', 'power supply')])
-def test_heat_and_power_are_warnings_in_words_and_other_reasons_are_not(
-        bench: GpuBench, reasons: int, words: str, warned: str) -> None:
-    bench.reasons = reasons
-    assert bench.read()['gpu clock limited by'] == words
-    assert bench.warnings == ([f'the GPU is slowed down ({warned}), to 1320 of 1980 MHz: look at '
-                               'its cooling and its power'] if warned else [])
-    bench.reasons = 0
-    bench.read()
-    assert bench.warnings == []
-
-
-@pytest.mark.gpu
-def test_the_device_that_cuda_numbers_is_found_and_read() -> None:
-    pytest.importorskip('pynvml')
-    from stereo_bp_ros.engines.cuda.runtime import device
-    monitor = GpuMonitor(Conditions(lambda level, text: None))
-    monitor.read(device.describe(0))
-    found = monitor.report()
-    assert 0 < int(found['gpu temperature C']) < 120
-    assert 0 < int(found['gpu clock MHz']) <= int(found['gpu highest clock MHz'])
-    assert int(found['gpu memory used MiB']) > 0

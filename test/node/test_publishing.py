@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 import types
 from typing import Any
 
@@ -12,16 +10,9 @@ import pytest
 
 pytest.importorskip('rclpy')
 
-from builtin_interfaces.msg import Time
-
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.node import publishing
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
-from stereo_bp_ros.node.messages import ImageMessage
-from stereo_bp_ros.node.pairing import Generation
-from stereo_bp_ros.node.publishing import TOPICS, OutputPublishers, Topic
+from stereo_bp_ros.node.publishing import TOPICS, OutputPublishers
 from stereo_bp_ros.types import OUTPUTS
 from test.node.stand_ins import FakeMatcher
 from test.node.test_messages import STAMP, result
@@ -61,16 +52,13 @@ class Bench:
     def __init__(self, node: Node | None = None, **settings: Any) -> None:
         self.node = node or Node()
         self.buffers: list[object] = []
-        self.generation = Generation()
-        self.conditions = Conditions(lambda level, text: None)
         self.outputs = OutputPublishers(
             self.node, group=None, qos_watch=types.SimpleNamespace(publisher=lambda topic: None),
-            generation=self.generation, conditions=self.conditions,
             settings=NodeConfig(**settings), on_buffer=self.buffers.append)
         self.matcher = FakeMatcher(MatcherConfig(min_disparity=3))
 
-    def publish(self, *subscribed: str, stamp: int = 12) -> dict[str, list[Any]]:
-        """Match and publish one pair; returns the messages by topic, but for compressed ones."""
+    def publish(self, *subscribed: str) -> dict[str, list[Any]]:
+        """Match and publish one pair; returns the messages by topic."""
         for topic, publisher in self.node.publishers.items():
             publisher.subscribers = int(topic in subscribed)
             publisher.published.clear()
@@ -78,21 +66,9 @@ class Bench:
         out = self.outputs.buffers(topics, 32, 24)
         frame = self.matcher.compute(types.SimpleNamespace(width=32, height=24), None,
                                      outputs=tuple(out), out=out)
-        with self.generation.gate(self.generation.number):
-            self.outputs.publish(topics, result()._replace(frame=frame,
-                                                           stamp=Time(sec=stamp, nanosec=34)))
+        self.outputs.publish(topics, result()._replace(frame=frame))
         return {topic: publisher.published for topic, publisher in self.node.publishers.items()
                 if publisher.published}
-
-    def compressed(self, topic: str, stamp: int = 12) -> Any:
-        """Wait for the message of this stamp."""
-        end = time.monotonic() + 60
-        while True:
-            for message in list(self.node.publishers[topic].published):
-                if message.header.stamp.sec == stamp:
-                    return message
-            assert time.monotonic() < end, 'nothing was compressed'
-            time.sleep(0.001)
 
 
 @pytest.mark.parametrize('topic', [name for name, topic in TOPICS.items() if topic.output])
@@ -100,8 +76,8 @@ def test_a_subscriber_of_one_topic_gets_its_message_and_nothing_else_is_computed
         topic: str) -> None:
     bench = Bench()
     messages = bench.publish(topic)
-    message = bench.compressed(topic)
-    assert set(messages) <= {topic}
+    assert set(messages) == {topic}
+    message, = messages[topic]
     assert type(message) is bench.node.publishers[topic].kind
     assert bench.matcher.outputs == [(TOPICS[topic].output,)]
     assert (message.header.stamp, message.header.frame_id) == (STAMP, 'left_camera')
@@ -151,99 +127,3 @@ def test_publishers_are_destroyed_also_where_making_one_of_them_fails() -> None:
     with pytest.raises(RuntimeError):
         Bench(node)
     assert node.destroyed[::-1] == [*node.publishers.values()] != []
-
-
-class Gate:
-    """A compressor that waits until it may go on, and tells of what it was given."""
-
-    def __init__(self) -> None:
-        self.entered, self.opened = threading.Semaphore(0), threading.Event()
-        self.given: list[tuple[int, int]] = []
-
-    def __call__(self, pixels: np.ndarray, encoding: str, result: Any) -> Any:
-        self.given.append((result.stamp.sec, int(pixels[0, 0, 0])))
-        self.entered.release()
-        assert self.opened.wait(60)
-        assert self.given[-1][1] == pixels[0, 0, 0]
-        return types.SimpleNamespace(header=types.SimpleNamespace(stamp=result.stamp))
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    gate = Gate()
-    monkeypatch.setitem(publishing.TOPICS, 'disparity_color/compressed',
-                        Topic('disparity_color', ImageMessage, gate))
-    return gate
-
-
-def test_slow_compression_delays_no_result_and_skips_to_the_newest_frame(gate: Gate) -> None:
-    bench, topic = Bench(), 'disparity_color/compressed'
-    for stamp in range(1, 6):
-        # Every frame overwrites the buffer of the one before, but not what is being compressed.
-        bench.matcher.config = MatcherConfig(min_disparity=stamp)
-        messages = bench.publish(topic, 'disparity_color', stamp=stamp)
-        assert messages['disparity_color'][0].header.stamp.sec == stamp
-        assert messages['disparity_color'][0].data[0] == stamp
-        if stamp == 1:
-            assert gate.entered.acquire(timeout=60)
-    gate.opened.set()
-    bench.compressed(topic, 5)
-    assert gate.given == [(1, 1), (5, 5)]
-
-
-def test_what_is_compressed_when_its_generation_has_ended_is_not_published(gate: Gate) -> None:
-    bench, topic = Bench(), 'disparity_color/compressed'
-    bench.publish(topic, stamp=1)
-    assert gate.entered.acquire(timeout=60)
-    bench.generation.advance(PairDrop.DEACTIVATED)
-    gate.opened.set()
-    bench.publish(topic, stamp=2)
-    bench.compressed(topic, 2)
-    assert [message.header.stamp.sec
-            for message in bench.node.publishers[topic].published] == [2]
-
-
-def test_an_exception_in_compression_is_told_and_the_next_frame_is_compressed(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    failures = [RuntimeError('no memory')]
-
-    def compress(*arguments: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return publishing.compressed_color(*arguments)
-
-    monkeypatch.setitem(publishing.TOPICS, 'disparity_color/compressed',
-                        Topic('disparity_color', ImageMessage, compress))
-    bench, topic = Bench(), 'disparity_color/compressed'
-    bench.publish(topic)
-    end = time.monotonic() + 60
-    while not bench.conditions.active('compression'):
-        assert time.monotonic() < end
-        time.sleep(0.001)
-    condition, = bench.conditions.active('compression')
-    assert 'no memory' in condition.text
-    bench.publish(topic, stamp=13)
-    assert bench.compressed(topic, 13).format == 'bgr8; jpeg compressed bgr8'
-
-
-def test_the_thread_that_compresses_ends_with_the_node_or_is_told_of(
-        gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    def threads() -> list[str]:
-        return [thread.name for thread in threading.enumerate()
-                if thread.name == 'stereo_bp_compressor']
-
-    before = threads()
-    bench = Bench()
-    bench.publish('disparity_color')
-    assert threads() == before
-    bench.publish('disparity_color/compressed')
-    assert len(threads()) == len(before) + 1
-    assert gate.entered.acquire(timeout=60)
-    monkeypatch.setattr(publishing, 'COMPRESSION_LIMIT', 0.01)
-    assert not bench.outputs.stop()
-    gate.opened.set()
-    monkeypatch.setattr(publishing, 'COMPRESSION_LIMIT', 60.0)
-    assert bench.outputs.stop()
-    assert threads() == before
-    bench.publish('disparity_color/compressed')
-    assert threads() == before

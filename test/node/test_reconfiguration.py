@@ -18,6 +18,7 @@ from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import MemoryLimitError
 from stereo_bp_ros.node import reconfiguration
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
+from test.node.processes import LIMIT
 
 OLD = MatcherConfig(disparity_range=16, backend='cpu')
 
@@ -58,7 +59,7 @@ class Compiler:
         self.compiled.append(config)
         self.sizes.append((width, height))
         self.begun.set()
-        assert self.finish.wait(10)
+        assert self.finish.wait(LIMIT)
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def bench():
     compiler.finish.set()
     for thread in threading.enumerate():
         if thread.name == 'stereo_bp_compiler':
-            thread.join(10)
+            thread.join(LIMIT)
             assert not thread.is_alive()
 
 
@@ -108,10 +109,10 @@ def info(width: int, height: int) -> types.SimpleNamespace:
 def test_the_old_engine_serves_until_the_new_one_is_compiled(bench):
     wanted = parameters(message_type='float32')
     bench.reconfiguration.reconcile(wanted)
-    assert bench.compiler.begun.wait(10)
+    assert bench.compiler.begun.wait(LIMIT)
     assert bench.host.config == OLD
     bench.compiler.finish.set()
-    assert bench.done.wait(10)
+    assert bench.done.wait(LIMIT)
     assert bench.host.config == wanted.matcher
 
 
@@ -134,11 +135,11 @@ def test_a_change_without_new_kernels_waits_for_no_compiler_and_a_live_one_asks_
 def test_what_was_compiled_once_is_not_compiled_again(bench):
     bench.compiler.finish.set()
     bench.reconfiguration.reconcile(parameters(message_type='float32'))
-    assert bench.done.wait(10)
+    assert bench.done.wait(LIMIT)
     for changes in ({}, {'message_type': 'float32'}):
         bench.done.clear()
         bench.reconfiguration.reconcile(parameters(**changes))
-        assert bench.done.wait(10)
+        assert bench.done.wait(LIMIT)
         assert bench.host.config == OLD.replace(**changes)
     assert len(bench.compiler.compiled) == 1
 
@@ -146,13 +147,13 @@ def test_what_was_compiled_once_is_not_compiled_again(bench):
 def test_of_several_changes_during_a_compilation_the_last_is_applied(bench):
     wanted = parameters(message_type='float32')
     bench.reconfiguration.reconcile(wanted)
-    assert bench.compiler.begun.wait(10)
+    assert bench.compiler.begun.wait(LIMIT)
     for changes in ({'disparity_range': 48}, {'stereo_algorithm': 'sad'}):
         wanted.matcher = OLD.replace(**changes)
         if changes.get('stereo_algorithm'):
             bench.reconfiguration.reconcile(wanted)
     bench.compiler.finish.set()
-    assert bench.done.wait(10)
+    assert bench.done.wait(LIMIT)
     assert bench.host.config.stereo_algorithm == 'sad'
     assert [c.stereo_algorithm for c in bench.compiler.compiled] == ['bp', 'sad']
 
@@ -163,7 +164,7 @@ def test_a_configuration_that_cannot_be_compiled_is_left_to_the_worker_to_refuse
 
     bench.reconfiguration._warm_up = fail
     bench.reconfiguration.reconcile(parameters(message_type='float32'))
-    assert bench.done.wait(10)
+    assert bench.done.wait(LIMIT)
     assert bench.host.config.message_type == 'float32'
 
 
@@ -185,10 +186,10 @@ def test_of_a_burst_of_changes_the_first_and_the_last_are_built(in_a_thread, mon
     for disparities in range(17, 117):
         wanted.matcher = OLD.replace(disparity_range=disparities, levels=4)
         bench.reconfiguration.reconcile(wanted)
-        bench.posted[0].result(10)      # the first; the others come while it is new
+        bench.posted[0].result(LIMIT)      # the first; the others come while it is new
     assert len(bench.posted) == 100
     for done in bench.posted:
-        done.result(10)
+        done.result(LIMIT)
     assert [config.disparity_range for config in bench.host.built] == [17, 116]
 
 
@@ -198,9 +199,9 @@ def test_no_pair_is_matched_with_the_old_engine_during_a_burst(in_a_thread, monk
     monkeypatch.setattr(reconfiguration, 'QUIET', 0.2)
     for disparities in (17, 18):
         bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
-        bench.posted[0].result(10)
+        bench.posted[0].result(LIMIT)
     bench.reconfiguration._worker.post(lambda: bench.host.config.disparity_range)
-    assert bench.posted[-1].result(10) == 18
+    assert bench.posted[-1].result(LIMIT) == 18
 
 
 @pytest.mark.parametrize(('quiet', 'burst', 'apart'), [(30.0, 0.2, 0.0), (0.01, 30.0, 0.05)])
@@ -212,13 +213,13 @@ def test_a_burst_without_an_end_is_applied_all_the_same_and_changes_far_apart_at
     for disparities in (17, 18):
         time.sleep(apart)
         bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
-        bench.posted[-1].result(10)
+        bench.posted[-1].result(LIMIT)
     assert bench.host.config.disparity_range == 18
 
 
 def compiled(bench) -> list[tuple[int, int]]:
     """The sizes that were compiled for, once nothing is compiled any more."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + LIMIT
     while bench.reconfiguration.compiling:
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -273,13 +274,13 @@ def test_a_change_during_a_burst_is_compiled_before_the_worker_has_it(in_a_threa
     for changes in ({'disparity_range': 17}, {'disparity_range': 18}, {'message_type': 'float32'}):
         wanted.matcher = OLD.replace(**changes)
         bench.reconfiguration.reconcile(wanted)
-        bench.posted[0].result(10)
-    assert bench.compiler.begun.wait(10)
-    bench.posted[1].result(10)          # the end of the burst, which leaves it to the compiler
+        bench.posted[0].result(LIMIT)
+    assert bench.compiler.begun.wait(LIMIT)
+    bench.posted[1].result(LIMIT)          # the end of the burst, which leaves it to the compiler
     assert [config.message_type for config in bench.host.built] == ['int16']
     bench.compiler.finish.set()
     compiled(bench)
-    bench.posted[-1].result(10)
+    bench.posted[-1].result(LIMIT)
     assert bench.host.config.message_type == 'float32'
 
 

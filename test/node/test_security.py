@@ -1,9 +1,10 @@
-"""SROS 2: the shipped policy is what the node needs, and no node starts without its keys."""
+"""SROS 2: the policy is what a node needs, and none starts without keys; closed ports."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import time
@@ -15,12 +16,12 @@ import pytest
 pytest.importorskip('rclpy')
 
 import rclpy
-from rclpy.parameter import Parameter
 
-from stereo_bp_ros.node.node import StereoBpNode
+from stereo_bp_ros import distributions
+from test import machine
 from test.machine import domain, ros_context
+from test.node.bench import Bench
 from test.node.processes import START_LIMIT, running_node
-from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -58,9 +59,9 @@ def granted(policy: pathlib.Path, kind: str, attribute: str) -> list[str]:
 
 def names_of_a_node(context: Any, mode: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
     """What an active node has of each kind."""
-    node = StereoBpNode(matcher_factory=FakeMatcher, context=context, parameter_overrides=[
-        Parameter(name, value=value) for name, value in mode.items()])
-    assert node.trigger_configure().name == 'SUCCESS'
+    bench = Bench(context, mode)
+    bench.configure()
+    node = bench.node
     assert node.trigger_activate().name == 'SUCCESS'
     # The last thing that the graph tells of; the rest is asked for after that.
     deadline = time.monotonic() + START_LIMIT
@@ -105,13 +106,13 @@ def test_with_keys_the_node_is_seen_by_nobody_without_them(
         monkeypatch: pytest.MonkeyPatch) -> None:
     ros2 = shutil.which('ros2')
     if ros2 is None or 'security' not in subprocess.run(
-            [ros2, '--help'], capture_output=True, text=True, timeout=60, check=False).stdout:
+            [ros2, '--help'], capture_output=True, text=True, check=False).stdout:
         pytest.skip('needs the verbs of SROS 2 (ros2 security)')
     keys = tmp_path / 'keys'
     with domain() as number:
         for arguments in (['create_keystore', keys], ['create_enclave', keys, '/stereo_bp'],
                           ['create_permission', keys, '/stereo_bp', policy]):
-            subprocess.run([ros2, 'security', *map(str, arguments)], check=True, timeout=60,
+            subprocess.run([ros2, 'security', *map(str, arguments)], check=True,
                            env={**os.environ, 'ROS_DOMAIN_ID': str(number)})
         enforce(monkeypatch, keys)
         with running_node(tmp_path, {'stereo_algorithm': 'sad'}, '--enclave', '/stereo_bp',
@@ -139,3 +140,20 @@ def enforce(monkeypatch: pytest.MonkeyPatch, keys: pathlib.Path) -> None:
     for name, value in (('ROS_SECURITY_KEYSTORE', str(keys)), ('ROS_SECURITY_ENABLE', 'true'),
                         ('ROS_SECURITY_STRATEGY', 'Enforce')):
         monkeypatch.setenv(name, value)
+
+
+def test_a_profile_closes_the_ports_to_other_machines(
+        repository: pathlib.Path, tmp_path: pathlib.Path, start_node: Any) -> None:
+    page = (repository / 'docs/howto/security.md').read_text(encoding='utf-8')
+    interfaces, = re.findall('^```xml\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
+    profile = (repository / 'config/fastdds_large_images.xml').read_text(encoding='utf-8')
+    kind = '<type>UDPv4</type>\n'
+    (tmp_path / 'profile.xml').write_text(profile.replace(kind, kind + interfaces))
+    node = start_node({'stereo_algorithm': 'sad'}, environment={
+        distributions.profile_variable(): str(tmp_path / 'profile.xml')})
+    bound = {int(port, 16): address for address, port in (
+        line.split()[1].split(':') for line in pathlib.Path('/proc/net/udp').read_text()
+        .splitlines()[1:])}
+    ports = machine.ports_in_use(node.domain)
+    assert len(ports) >= 2
+    assert {bound[port] for port in ports} == {'0100007F'}          # 127.0.0.1

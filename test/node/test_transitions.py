@@ -6,22 +6,18 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
-from rclpy.parameter import Parameter
-
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.node import StereoBpNode
-from stereo_bp_ros.types import DisparityFrame, ValidWindow
 from test.node.processes import LIMIT
-from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -65,12 +61,8 @@ class Watched:
 
 
 @pytest.fixture
-def watched(context: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    node = StereoBpNode(matcher_factory=FakeMatcher, context=context, parameter_overrides=[
-        Parameter('autostart', value=True)])
-    yield Watched(node, monkeypatch)
-    node.stop(1.0)
-    node.destroy_node()
+def watched(make: Any, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(make(autostart=True).node, monkeypatch)
 
 
 def thread_of(work: Callable[[], object]) -> threading.Thread:
@@ -86,9 +78,7 @@ def test_images_that_wait_to_be_measured_go(watched: Watched, end: str) -> None:
     assert node.trigger_activate().name == 'SUCCESS'
     pixels = np.zeros((24, 32), np.uint8)
     image = RawImage.from_array(pixels)
-    frame = DisparityFrame(None, None, None, 0, 64, 1, ValidWindow(0, 0, 32, 24), {}, '')
-    node._drift.offer(image, image, MatcherConfig(), None, Calibration(100, 0.1, 16, 16, 12), 1,
-                      frame)
+    node._drift.offer(image, image, MatcherConfig(), None, Calibration(100, 0.1, 16, 16, 12), 1)
     kept = weakref.ref(pixels)
     del image, pixels
     gc.collect()

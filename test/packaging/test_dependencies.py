@@ -21,8 +21,8 @@ from test.cases import every
 TOOLS = {'workspace', 'test', 'docs'}
 
 #: Packages whose module has another name than they have.
-MODULES = {'opencv-python-headless': 'cv2', 'PyYAML': 'yaml', 'nvidia-ml-py': 'pynvml',
-           'cupy-cuda12x': 'cupy', 'rerun-sdk': 'rerun', 'cupy-cuda13x': 'cupy'}
+MODULES = {'opencv-python-headless': 'cv2', 'PyYAML': 'yaml', 'cupy-cuda12x': 'cupy',
+           'rerun-sdk': 'rerun', 'cupy-cuda13x': 'cupy'}
 
 #: Nothing imports these: what builds, a library that is loaded by its file, and the middleware.
 NOT_IMPORTED = {'setuptools', 'tbb', 'rmw_fastrtps_cpp'}

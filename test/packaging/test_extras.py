@@ -112,12 +112,9 @@ COMMANDS: dict[str, dict[str, list[str]]] = {
         'match': ['inputs/pair/left.png', 'inputs/pair/right.png', *FAST],
         'evaluate': ['inputs/pair', '--output', 'report', '--repeat', '1', *FAST],
         'info': ['--size', '640x480'],
-        'tune': [],
         'benchmark': ['bp', '--size', '64x48x8', '--frames', '2']},
     'cpu,evaluation': {
-        'evaluate': ['inputs/bag', '--repeat', '1', *FAST],
-        'benchmark': ['papers', 'data', '--paper', 'sad', '--backend', 'cpu', '--frames', '1',
-                      '--seconds', '0.1', '--output', 'papers']},
+        'evaluate': ['inputs/bag', '--repeat', '1', *FAST]},
     'cpu,ros': {
         'replay': ['inputs/bag', '--wait', '0'],
         'demo': ['--frames', '20', '--backend', 'cpu']},
@@ -142,8 +139,8 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
     assert stereo_bp(plain, 'info').returncode == 0
     for arguments, extra in (
             (('match', 'inputs/pair/left.png', 'inputs/pair/right.png'), 'cpu'),
-            (('tune',), 'cpu'), (('evaluate', 'inputs/bag'), 'evaluation'),
-            (('benchmark', 'papers', '--output', 'papers'), 'cpu'),
+            (('evaluate', 'inputs/bag'), 'evaluation'),
+            (('benchmark', 'bp'), 'cpu'),
             (('replay', 'inputs/bag'), 'ros'), (('demo',), 'ros'), (('status',), 'ros'),
             (('param', 'list'), 'ros'),
             (('view', '--save', 'run.rrd'), 'view')):
@@ -160,8 +157,7 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
 def test_an_extra_brings_the_verbs_that_readme_names(request, stereo_bp, install, cpu, tmp_path,
                                                      extras):
     python = cpu
-    if extras == 'cpu,evaluation':      # the papers' images
-        (tmp_path / 'data').symlink_to(request.getfixturevalue('data'))
+    if extras == 'cpu,evaluation':
         python = install('evaluation', cpu)
     if extras == 'cpu,ros':
         if sys.version_info[:2] != (3, 11) or os.uname().machine != 'x86_64':

@@ -26,6 +26,7 @@ from sensor_msgs.msg import Image
 
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.replay import player
+from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros
 
@@ -68,7 +69,7 @@ def context(ros_environment: dict[str, str]) -> Iterator[Any]:
 
 
 def wait_for(playing: player.Player, topic: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT
     while any(p.topic_name == topic and not p.get_subscription_count()
               for p in playing._publishers.values()):
         assert time.monotonic() < deadline
@@ -90,7 +91,7 @@ def test_a_process_that_stands_still_gets_every_image_when_it_goes_on(
             timer.start()
         report = playing.play()
         timers[1].join()
-        count, deadline = 0, time.monotonic() + 20
+        count, deadline = 0, time.monotonic() + LIMIT
         while count < FRAMES and time.monotonic() < deadline:
             time.sleep(0.05)
             child.stdin.write('\n')
@@ -115,7 +116,7 @@ def test_a_node_that_does_not_come_to_its_callbacks_for_a_second_loses_no_image(
     playing = player.Player(rclpy.create_node('player'), open_source(recording), clock=True)
     wait_for(playing, '/left/image_rect')
     playing.play()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT
     while len(stamps) < FRAMES and time.monotonic() < deadline:
         rclpy.spin_once(node, timeout_sec=0.5)
     assert len(stamps) == FRAMES

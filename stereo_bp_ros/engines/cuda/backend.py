@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.config.matcher import provided_by
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
 from stereo_bp_ros.engines.cuda import pipeline
-from stereo_bp_ros.engines.cuda.hierarchical import tuning
-from stereo_bp_ros.engines.cuda.plan import Plan, resolve, tuned_plan
+from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
-from stereo_bp_ros.engines.cuda.tunable import Tunable
-from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError
+from stereo_bp_ros.errors import BackendUnavailable, MemoryLimitError
 from stereo_bp_ros.partitions import Partitioning
 
 #: What is known of each device that was asked for: its properties, or why it cannot be used.
@@ -70,7 +68,7 @@ class CudaBackend(Backend[Plan]):
 
     def plan(self, config: MatcherConfig, width: int, height: int,
              parts: Partitioning | None = None) -> Plan:
-        return tuned_plan(config, width, height, self.device, parts=parts)
+        return plan_of(config, width, height, self.device, parts)
 
     def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
                     ) -> Plan:
@@ -95,10 +93,6 @@ class CudaBackend(Backend[Plan]):
 
     def _create(self, plan: Plan) -> Engine:
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
-        # Plans are made without a word; a file that is of no use is told once, here.
-        with_levels = plan.with_levels
-        tuning.for_engine(with_levels.config, with_levels.parts.width, with_levels.parts.height,
-                          self.device)
         return CudaEngine(plan)
 
     def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
@@ -141,35 +135,8 @@ class CudaTools:
 
     def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
         resolved = self._backend.resolve(config)
-        matching = programs.matching('cuda', resolved)
-        return (matching.local_accesses(resolved, width, height)
-                if issubclass(matching, Tunable) else (0, 0))
-
-    def tuning_state(self, plan: Plan) -> str:
-        with_levels = plan.with_levels
-        return tuning.look_up(with_levels.config, with_levels.parts.width,
-                              with_levels.parts.height, self._device).reason
-
-    def tune(self, config: MatcherConfig, width: int, height: int,
-             progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
-        from stereo_bp_ros.engines.cuda.hierarchical import search, tuner
-        if config.stereo_algorithm != 'bp':
-            raise ConfigError('stereo_algorithm', config.stereo_algorithm,
-                              'only bp has something to tune')
-        # What is tuned begins with images that are rectified.
-        width, height = geometry.rectified_size(config, width, height)
-        config = config.replace(rectify=False)
-        plan = self._backend.fit(config, width, height)
-        with_levels = plan.with_levels
-        if with_levels is not plan:
-            config, width, height = plan.config.coarse, with_levels.width, with_levels.height
-        tuned = tuner.tune(config, width, height, with_levels.parts, progress, afresh)
-        return {'untuned': tuned.untuned, 'tuned': tuned.tuned, 'ratio': tuned.ratio,
-                'best': {str(key): value if isinstance(value, int) else value._asdict()
-                         for key, value in tuned.best.items()},
-                'most_disparities': [search.most_disparities(with_levels.config, self._device,
-                                                             with_label)
-                                     for with_label in (False, True)]}
+        matching: type[CudaMatching] = programs.matching('cuda', resolved)
+        return matching.local_accesses(resolved, width, height)
 
     def pin(self, buffer: Any) -> bool:
         from stereo_bp_ros.engines.cuda.runtime import pinned

@@ -14,10 +14,9 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines.backend import Engine
-from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.memory import STAMPS
 from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
-from stereo_bp_ros.engines.cuda.plan import Plan, resolve, tuned_plan
+from stereo_bp_ros.engines.cuda.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import convert, refine
@@ -102,19 +101,15 @@ class CudaEngine(Engine):
 
     @classmethod
     def of(cls, config: MatcherConfig, width: int, height: int, *,
-           tilings: Mapping[int, Tiling] | None = None,
            parts: Partitioning | None = None) -> CudaEngine:
         """An engine with a plan for the device of a configuration.
 
-        :param tilings: level to tiling, in place of the engine's own choice; None = what the
-            tuner has found for this problem on this machine, if anything.
         :param parts: how belief propagation cuts the images; None = not at all.
         :raises ConfigError: a setting that only the CPU engine has.
         :raises StereoError: as ``CudaEngine``.
         """
         _require(config.device_id)
-        return cls(tuned_plan(config, width, height, device.properties(config.device_id),
-                              tilings, parts))
+        return cls(plan_of(config, width, height, device.properties(config.device_id), parts))
 
     def update(self, config: MatcherConfig) -> None:
         previous, self.config = self.config, resolve(config, self.plan.device)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
-from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
+from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import refine
@@ -34,15 +33,15 @@ class CudaMatching(Matching[Plan]):
         return config
 
     @classmethod
-    def launches(cls, config: ResolvedConfig, parts: Partitioning, device: Properties,
-                 tilings: Mapping[int, Tiling]) -> tuple[Launch, ...]:
+    def launches(cls, config: ResolvedConfig, parts: Partitioning, device: Properties
+                 ) -> tuple[Launch, ...]:
         """What is launched over the messages of a hierarchy; () = there is none."""
         return ()
 
     @classmethod
-    def with_levels(cls, plan: Plan) -> Plan:
-        """See ``Plan``."""
-        return plan
+    def local_accesses(cls, config: ResolvedConfig, width: int, height: int) -> tuple[int, int]:
+        """Loads and stores of local memory that settings ask of a frame, by warps."""
+        return 0, 0
 
     @classmethod
     def of(cls, context: Context, plan: Plan) -> CudaMatching:

@@ -60,8 +60,7 @@ class Pipeline:
                         else convert.Convert(context, image, plan.downscale))
         self.preprocess = preprocess.Preprocess(context)
         matching: type[CudaMatching] = programs.matching('cuda', plan.config)
-        self.matching = matching.of(
-            context._replace(config=plan.config.replace(**dict(plan.settings))), plan)
+        self.matching = matching.of(context, plan)
         self.refine = refine.Refine(context)
         self.outputs = Outputs(context, image, plan.downscale)
 

@@ -39,15 +39,6 @@ CITYSCAPES = dict(enumerate((
     'traffic_sign', 'vegetation', 'terrain', 'sky', 'person', 'rider', 'car', 'truck', 'bus',
     'caravan', 'trailer', 'train', 'motorcycle', 'bicycle'), start=4))
 
-#: Classes of Virtual KITTI 2 by their colours (rgb).
-VIRTUAL_KITTI = {
-    0xd200c8: 'terrain', 0x5ac8ff: 'sky', 0x00c700: 'tree', 0x5af000: 'vegetation',
-    0x8c8c8c: 'building', 0x643c64: 'road', 0xfa64ff: 'guard_rail', 0xffff00: 'traffic_sign',
-    0xc8c800: 'traffic_light', 0xff8200: 'pole', 0x505050: 'misc', 0xa03c3c: 'truck',
-    0xff7f50: 'car', 0x008b8b: 'van'}
-
-VIRTUAL_VEHICLES = ('truck', 'car', 'van')
-
 T = TypeVar('T')
 
 
@@ -183,25 +174,6 @@ def read_cityscapes(path: Path) -> Classes:
     return _masks(files.read_grey(path), CITYSCAPES)
 
 
-def read_virtual_kitti(path: Path) -> Classes:
-    """The classes that are in an image with colours of Virtual KITTI 2."""
-    return _masks(_virtual_codes(path), VIRTUAL_KITTI)
-
-
-def read_virtual_vehicles(path: Path) -> np.ndarray:
-    """Where such an image has a truck, a car or a van, bool H x W."""
-    return np.isin(_virtual_codes(path), [
-        code for code, name in VIRTUAL_KITTI.items() if name in VIRTUAL_VEHICLES])
-
-
-def _virtual_codes(path: Path) -> np.ndarray:
-    image = files.read_image(path)
-    if image.ndim != 3:
-        raise ValueError(f'classes {path} are grey, but should have a colour each')
-    red, green, blue = np.moveaxis(image.astype(np.uint32), 2, 0)
-    return np.asarray(red << 16 | green << 8 | blue)
-
-
 def _masks(codes: np.ndarray, names: Mapping[int, str]) -> Classes:
     return {names[code]: codes == code for code in np.unique(codes).tolist() if code in names}
 
@@ -211,18 +183,6 @@ def find_image(folder: Path, stem: str) -> Path | None:
     # Every folder of a tree is asked for a dozen names: pathlib would take most of the time.
     paths = (os.path.join(folder, stem + suffix) for suffix in IMAGE_SUFFIXES)
     return next((Path(path) for path in paths if os.path.isfile(path)), None)
-
-
-def find_pair(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
-    """The two images of these names without suffixes, or None."""
-    found = find_image(folder, left), find_image(folder, right)
-    return None if found[0] is None or found[1] is None else (found[0], found[1])
-
-
-def find_folders(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
-    """The two folders of these names in a folder, or None."""
-    found = folder / left, folder / right
-    return found if found[0].is_dir() and found[1].is_dir() else None
 
 
 def defer_calibration(folder: Path) -> Callable[[], Calibration] | None:
@@ -248,33 +208,3 @@ def list_images(folder: Path) -> dict[str, Path]:
     """The images in a folder by their names."""
     return {path.name: path for path in list_folder(folder)
             if path.suffix.lower() in IMAGE_SUFFIXES}
-
-
-def pair_by_name(left: Path, right: Path) -> list[tuple[Path, Path]]:
-    """Images of the same name in two folders; as ``pair_images``."""
-    return pair_images(list_images(left), list_images(right), left, right)
-
-
-def pair_by_side(left: Path, right: Path) -> list[tuple[str, Path, Path]]:
-    """Images in two folders whose names differ by left and right, with the name they share."""
-    sides = [{re.sub(rf'[._]?{side}', '', path.stem): path
-              for path in list_images(folder).values()}
-             for folder, side in ((left, 'left'), (right, 'right'))]
-    pairs = pair_images(sides[0], sides[1], left, right)
-    return [(name, *pair) for name, pair in zip(sides[0], pairs, strict=True)]
-
-
-def pair_images(left: dict[str, Path], right: dict[str, Path], left_folder: Path,
-                right_folder: Path) -> list[tuple[Path, Path]]:
-    """Images of the same name, of two tables from names to images.
-
-    :raises ValueError: there are none, or one has no partner.
-    """
-    if not left and not right:
-        raise ValueError(f'no images in {left_folder} and {right_folder}')
-    for own, other, folder in ((left, right, right_folder), (right, left, left_folder)):
-        alone = sorted(own.keys() - other.keys())
-        if alone:
-            raise ValueError(f'{own[alone[0]]} has no partner {folder / alone[0]}'
-                             + (f' (and {len(alone) - 1} more)' if len(alone) > 1 else ''))
-    return [(path, right[name]) for name, path in left.items()]

@@ -13,9 +13,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-#: Kinds of patches: hidden by what is nearer; drawn first, in order; darkens the ground drawn;
-#: makes the ground drawn a mirror. WET is drawn before SHADE.
-SOLID, GROUND, SHADE, WET = 0, 1, 2, 3
+#: Kinds of patches: hidden by what is nearer; drawn first, in order; darkens the ground drawn.
+SOLID, GROUND, SHADE = 0, 1, 2
 
 #: Labels of patches: what a sample belongs to.
 OTHER, VEHICLE, THIN, FENCE = 0, 1, 2, 3
@@ -64,10 +63,8 @@ class Mesh:
     origin, u, v: float64 N x 3, metres.
     outline:  float64 N x MAX_CORNERS x 2, convex polygons in (s, t), the last corner repeated.
     facing:   float64 N, 1 or -1 for the side of u x v that is seen, 0 for both.
-    kind:     int N, SOLID, GROUND, SHADE or WET.
+    kind:     int N, SOLID, GROUND or SHADE.
     label:    int N, OTHER, VEHICLE, THIN or FENCE.
-    gloss:    float64 N, share of light that a patch mirrors: seen straight (SOLID), or where its
-              texture is white, of what water would mirror (WET).
     textures: N textures.
     """
 
@@ -78,7 +75,6 @@ class Mesh:
     facing: np.ndarray
     kind: np.ndarray
     label: np.ndarray
-    gloss: np.ndarray
     textures: list[Texture]
 
     def __len__(self) -> int:
@@ -96,20 +92,12 @@ class Mesh:
         """The same patches moved down by `slope` metres for every metre to the right."""
         return self._transformed(np.array([[1.0, slope, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
 
-    def mirrored(self, normal: np.ndarray, point: np.ndarray) -> Mesh:
-        """The same patches as a plane through a point, float64 3 each, mirrors them."""
-        unit = normal / np.linalg.norm(normal)
-        mirrored = self.moved(*-point)._transformed(np.eye(3) - 2.0 * np.outer(unit, unit))
-        return replace(mirrored.moved(*point), facing=-self.facing)
-
     def _transformed(self, matrix: np.ndarray) -> Mesh:
         return replace(self, origin=self.origin @ matrix, u=self.u @ matrix, v=self.v @ matrix)
 
-    def marked(self, label: int | None = None, gloss: float | None = None) -> Mesh:
-        """The same patches with another label or gloss."""
-        return replace(
-            self, label=self.label if label is None else np.full(len(self), label),
-            gloss=self.gloss if gloss is None else np.full(len(self), gloss))
+    def marked(self, label: int) -> Mesh:
+        """The same patches with another label."""
+        return replace(self, label=np.full(len(self), label))
 
     def select(self, keep: np.ndarray) -> Mesh:
         """The patches of an index array."""
@@ -141,7 +129,7 @@ def patch(texture: Texture, origin: Point, u: Point, v: Point, *,
         facing = -float(np.sign(np.dot(np.cross(u, v), outward)))
     return Mesh(np.array([origin], float), np.array([u], float), np.array([v], float),
                 np.array([corners], float), np.array([facing]), np.array([kind]),
-                np.array([OTHER]), np.zeros(1), [texture])
+                np.array([OTHER]), [texture])
 
 
 def upright(texture: Texture, x: float, y: float, z: float, width: float, height: float,

@@ -22,19 +22,15 @@ from stereo_bp_ros.evaluation.scenes.meshes import (
     SOLID,
     THIN,
     VEHICLE,
-    WET,
     Mesh,
     corner_points,
 )
-from stereo_bp_ros.evaluation.scenes.reflections import Panel, Surroundings, mirrored_share
 
 #: How much of a pixel's footprint along the texture's other axis counts as blur.
 CROSS_AXIS_WEIGHT = 0.6
 
-#: Of SOLID, GROUND, SHADE and WET.
-DRAWING_ORDER = np.array([3, 0, 2, 1])
-
-DARKER_WHEN_WET = 0.45
+#: Of SOLID, GROUND and SHADE.
+DRAWING_ORDER = np.array([2, 0, 1])
 
 WARP = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 
@@ -163,20 +159,15 @@ class Camera:
         return Camera(2 * self.width + 1, 2 * self.height + 1, 2.0 * self.focal_px,
                       2.0 * self.cx + 1.0, 2.0 * self.cy + 1.0, self.baseline_m, self.x_m)
 
-    def view(self, mesh: Mesh, sky: np.ndarray, mirror: np.ndarray | None = None,
-             surroundings: Surroundings | None = None) -> View:
+    def view(self, mesh: Mesh, sky: np.ndarray) -> View:
         """Draw a mesh that `split_by_depth` made.
 
-        sky:          uint8, the grid's size: what is seen behind the mesh.
-        mirror:       uint8, the grid's size: what WET patches mirror; None leaves them out.
-        surroundings: what glossy SOLID patches mirror; None takes their gloss away.
+        sky: uint8, the grid's size: what is seen behind the mesh.
         """
         grey = sky.copy()
         view = View(grey, np.zeros(grey.shape, np.float32), np.zeros(grey.shape, np.uint8))
-        if mirror is None:
-            mesh = mesh.select(np.flatnonzero(mesh.kind != WET))
         for work in _prepare(mesh.moved(x=-self.x_m), self):
-            work.draw(view, mirror, surroundings)
+            work.draw(view)
         return view
 
 
@@ -191,10 +182,8 @@ class _Work:
     edges: np.ndarray
     kind: int
     label: int
-    panel: Panel | None
 
-    def draw(self, view: View, mirror: np.ndarray | None, surroundings: Surroundings | None
-             ) -> None:
+    def draw(self, view: View) -> None:
         rows, cols = self.box
         y = np.arange(rows.start, rows.stop, dtype=np.float64)
         x = np.arange(cols.start, cols.stop, dtype=np.float64)
@@ -210,23 +199,12 @@ class _Work:
         if self.kind == SHADE:
             cv2.copyTo(cv2.multiply(target, seen, scale=1 / 255), inside, target)
             return
-        if self.kind == WET:
-            assert self.panel is not None
-            assert mirror is not None
-            water = seen * np.float32(self.panel.gloss / 255)
-            share = water * mirrored_share(self.panel.cosine(x, y), 0.02)
-            dark = target * (1 - np.float32(DARKER_WHEN_WET) * water)
-            wet = np.rint(dark + share * (mirror[self.box] - dark)).astype(np.uint8)
-            cv2.copyTo(wet, inside, target)
-            return
         a, b, c = self.plane
         own = np.add((b * y + c).astype(np.float32)[:, None], (a * x).astype(np.float32))
         if self.kind == SOLID:
             is_inside &= own > depth
         if surface is not None:
             is_inside &= surface > 127
-        if self.panel is not None and surroundings is not None and is_inside.any():
-            seen = self.panel.mirroring(seen, x, y, surroundings)
         cv2.copyTo(seen, inside, target)
         cv2.copyTo(own, inside, depth)
         np.copyto(view.label[self.box], self.label, where=is_inside)
@@ -291,10 +269,8 @@ def _prepare(mesh: Mesh, camera: Camera) -> list[_Work]:
                              [0.0, rows / repeats, -0.5 - start * rows / repeats],
                              [0.0, 0.0, 1.0]]) @ to_surface[n]
         to_texel[:, 2] += to_texel[:, 0] * x0 + to_texel[:, 1] * y0
-        panel = (Panel(mesh.origin[n], mesh.u[n], mesh.v[n], float(mesh.gloss[n]), grid.focal_px,
-                       (grid.cx, grid.cy)) if mesh.gloss[n] > 0 else None)
         works.append(_Work((slice(y0, y1), slice(x0, x1)), to_texel, level, planes[n], edges[n],
-                           int(mesh.kind[n]), int(mesh.label[n]), panel))
+                           int(mesh.kind[n]), int(mesh.label[n])))
     return works
 
 

@@ -28,8 +28,8 @@ import numpy as np
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.scenes import street, textures, weather
-from stereo_bp_ros.evaluation.scenes.meshes import SOLID, Mesh, split_by_depth
+from stereo_bp_ros.evaluation.scenes import street, textures
+from stereo_bp_ros.evaluation.scenes.meshes import Mesh, split_by_depth
 from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS, Misalignment
 from stereo_bp_ros.evaluation.scenes.renderer import Camera, SceneFrame, View, find_occluded
 
@@ -44,27 +44,12 @@ MARGIN = 0.96
 #: stays saturated with half the exposure, and with any usual noise.
 PLAIN_SKIES = {'textureless': 215.0, 'saturated': 510.0}
 
-#: What vehicles mirror of a sky with clouds.
-CLOUDY_GREY = 225.0
-
-#: Grey level of a saturated sky in vehicles: brighter, they would be white.
-MAX_MIRRORED_GREY = 300.0
-
 MAX_SLOPE = 0.2
-#: Blur of what water mirrors, across and down, half pixels.
-RIPPLES_PX = (1.0, 4.0)
 
-#: Options of `RoadSequence.hard`, with which `road` errs as often as on frames of KITTI 2012.
+#: Options of `RoadSequence.hard`.
 HARD: dict[str, Any] = {
     'sky': 'saturated', 'noise_sigma': 2.0, 'exposure_gain': 0.9, 'exposure_offset': 6.0,
-    'fence': True, 'poles': True, 'side_slope': 0.03, 'wetness': 0.35, 'reflections': 0.06,
-    'glare': 90.0}
-
-#: Options of `RoadSequence` by weather.
-WEATHER: dict[str, dict[str, Any]] = {
-    'clear': {},
-    'rain': {'sky': 'textureless', 'wetness': 0.6, 'drops': 12, 'visibility_m': 1000.0},
-    'fog': {'visibility_m': 100.0}}
+    'fence': True, 'poles': True, 'side_slope': 0.03}
 
 HAZE_GREY = 205.0
 HAZE_DISTANCE_M = 260.0
@@ -72,10 +57,9 @@ HAZE_DISTANCE_M = 260.0
 #: Least and largest value of options.
 LIMITS: dict[str, tuple[float, float]] = {
     'width': (16, math.inf), 'height': (16, math.inf), 'max_disparity': (1, math.inf),
-    'side_slope': (-MAX_SLOPE, MAX_SLOPE), 'wetness': (0, 1), 'reflections': (0, 1),
-    'daylight': (0, 1), 'dirt': (0, 1), **dict.fromkeys((
-        'frames', 'seed', 'focal_px', 'baseline_m', 'noise_sigma', 'blur_sigma', 'start_stamp_ns',
-        'glare', 'visibility_m', 'drops'), (0, math.inf))}
+    'side_slope': (-MAX_SLOPE, MAX_SLOPE), **dict.fromkeys((
+        'frames', 'seed', 'focal_px', 'baseline_m', 'noise_sigma', 'blur_sigma',
+        'start_stamp_ns'), (0, math.inf))}
 
 #: Labels that a matcher searches beyond the largest disparity of the truth.
 SPARE_DISPARITIES = 2
@@ -92,7 +76,7 @@ class RoadSequence:
     rate_hz:        frames per second.
     frames:         length of the sequence.
     seed:           the street, its traffic and the noise.
-    noise_sigma:    sensor noise of either camera by day, standard deviation in grey levels.
+    noise_sigma:    sensor noise of either camera, standard deviation in grey levels.
     exposure_gain, exposure_offset: right image = gain * what it would be + offset, grey levels.
     blur_sigma:     Gaussian blur of the optics of both cameras, pixels.
     start_stamp_ns: time of frame 0, nanoseconds.
@@ -103,24 +87,12 @@ class RoadSequence:
                     each with a period.
     poles:          poles and narrow signs on the kerbs, most of them 1 to 4 pixels wide.
     side_slope:     how far the street falls for every metre to the right, metres.
-    wetness:        share of the road's water, 0 to 1: it mirrors what stands and shines there.
-    reflections:    share of light that vehicles mirror, seen straight, 0 to 1; above 0 most are
-                    dark.
-    glare:          grey levels of a soft bright spot, at other places in the two images.
-    visibility_m:   meteorological optical range in fog, metres (`weather.transmission`); 0 = no
-                    fog.
-    daylight:       part of the daylight that is left, above 0 to 1 (`weather.exposure_at`): the
-                    picture gets darker by its root, and its noise stronger.
-    drops:          of rain on the glass of each camera, at other places (`weather.add_drops`).
-    dirt:           part of each picture that dirt lies before, 0 to 1 (`weather.add_dirt`).
     misalignment:   of the right camera, whose picture alone it moves.
 
     Chosen numbers are stored, so `dataclasses.replace` keeps them unless told otherwise.
 
-    The truth is always that of the surface, never that of what it mirrors.
-
     :raises ValueError: a size or rate makes no picture, the baseline is too long for
-        `max_disparity`, there is no such sky, or a share is no share.
+        `max_disparity`, or there is no such sky.
     """
 
     width: int = 640
@@ -140,13 +112,6 @@ class RoadSequence:
     fence: bool = False
     poles: bool = False
     side_slope: float = 0.0
-    wetness: float = 0.0
-    reflections: float = 0.0
-    glare: float = 0.0
-    visibility_m: float = 0.0
-    daylight: float = 1.0
-    drops: int = 0
-    dirt: float = 0.0
     misalignment: Misalignment = field(default_factory=Misalignment)
 
     @classmethod
@@ -161,9 +126,8 @@ class RoadSequence:
                 raise ValueError(f'{name} is {value}, but must be at least {least}')
             if not value <= most:
                 raise ValueError(f'{name} is {value}, but must be at most {most}')
-        for name in ('rate_hz', 'daylight'):
-            if not getattr(self, name) > 0:
-                raise ValueError(f'{name} is {getattr(self, name)}, but must be above 0')
+        if not self.rate_hz > 0:
+            raise ValueError(f'rate_hz is {self.rate_hz}, but must be above 0')
         if self.sky not in ('clouds', *PLAIN_SKIES):
             raise ValueError(f'sky is {self.sky!r}, but must be one of clouds, '
                              + ', '.join(PLAIN_SKIES))
@@ -202,11 +166,6 @@ class RoadSequence:
         side = self.focal_px * street.NEAREST_SIDE_M / (self.cx + 0.5)
         return min(road, side)
 
-    @property
-    def road_plane(self) -> tuple[np.ndarray, np.ndarray]:
-        """Normal and a point of the road before the left camera, float64 3 each, metres."""
-        return np.array([self.side_slope, -1.0, 0.0]), np.array([0.0, CAMERA_HEIGHT_M, 0.0])
-
     def stamp_ns(self, index: int) -> int:
         """Time of a frame, nanoseconds."""
         return self.start_stamp_ns + round(index * 1e9 / self.rate_hz)
@@ -233,7 +192,6 @@ class RoadSequence:
             widened = self.misalignment.widened(cameras[1])
             light = self._light(self._view(widened, mesh), widened)
             lights[1] = self.misalignment.picture(light, widened, cameras[1])
-        lights = [self._glass(light, index, number) for number, light in enumerate(lights)]
         random = np.random.default_rng([self.seed, 3, index])
         left, right = views
         truth = left.truth()
@@ -244,42 +202,23 @@ class RoadSequence:
 
     def surfaces(self, index: int) -> Mesh:
         """The street before the left camera at the time of a frame, in its coordinates."""
-        mesh = street.street(self.seed, dark=self.reflections > 0).pose(
+        mesh = street.street(self.seed).pose(
             index / self.rate_hz, CAMERA_HEIGHT_M, clearance=self.nearest_m + 2.5,
             ground=0.9 * self.nearest_m, focal_px=self.focal_px, fence=self.fence,
-            poles=self.poles, gloss=self.reflections, wetness=self.wetness)
+            poles=self.poles)
         return mesh.sheared(self.side_slope) if self.side_slope else mesh
 
     def _view(self, camera: Camera, mesh: Mesh) -> View:
-        around = mirror = None
-        if self.reflections > 0:
-            around = street.surroundings(
-                self.seed, min(PLAIN_SKIES.get(self.sky, CLOUDY_GREY), MAX_MIRRORED_GREY))
-        if self.wetness > 0:
-            below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(*self.road_plane)
-            mirror = cv2.GaussianBlur(
-                camera.view(below, self._sky_picture(camera, mirrored=True)).grey, (0, 0),
-                RIPPLES_PX[0], sigmaY=RIPPLES_PX[1])
-        return camera.view(mesh, self._sky_picture(camera), mirror, around)
+        return camera.view(mesh, self._sky_picture(camera))
 
-    def _sky_picture(self, camera: Camera, mirrored: bool = False) -> np.ndarray:
+    def _sky_picture(self, camera: Camera) -> np.ndarray:
         """The sky's picture on the grid of half pixels that views are drawn on.
 
-        A plain sky is black there and gets its brightness later, unless water mirrors it.
+        A plain sky is black there and gets its brightness later.
         """
         if self.sky in PLAIN_SKIES:
-            grey = min(PLAIN_SKIES[self.sky], 255.0) if mirrored else 0
-            return np.full((2 * camera.height + 1, 2 * camera.width + 1), grey, np.uint8)
-        return _clouds(self.seed, camera.grid(), mirrored)
-
-    def _glass(self, light: np.ndarray, index: int, camera: int) -> np.ndarray:
-        """What passes the glass of a camera: with glare, drops and dirt, float32 H x W."""
-        if self.glare > 0:
-            light = light + weather.draw_glare(self.width, self.height, self.glare,
-                                          index / self.rate_hz, camera)
-        if self.drops > 0:
-            light = weather.add_drops(light, self.drops, self.seed, camera)
-        return weather.add_dirt(light, self.dirt, self.seed, camera) if self.dirt > 0 else light
+            return np.zeros((2 * camera.height + 1, 2 * camera.width + 1), np.uint8)
+        return _clouds(self.seed, camera.grid())
 
     def _light(self, view: View, camera: Camera) -> np.ndarray:
         """What reaches the lens, float32 H x W: grey levels, and a sky's may be above 255."""
@@ -290,13 +229,7 @@ class RoadSequence:
         disparity = view.truth()
         unit = self.focal_px * self.baseline_m / HAZE_DISTANCE_M
         haze = np.where(disparity > 0, unit / (unit + disparity), np.float32(0))
-        image = np.asarray(image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image))
-        if self.visibility_m > 0:
-            image = weather.add_fog(image, weather.transmission(disparity, camera,
-                                                            self.visibility_m))
-        if self.daylight < 1:
-            image = image * np.float32(weather.exposure_at(self.daylight)[0])
-        return image
+        return np.asarray(image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image))
 
     def _sensor(self, image: np.ndarray, random: np.random.Generator, gain: float = 1.0,
                 offset: float = 0.0) -> np.ndarray:
@@ -307,18 +240,17 @@ class RoadSequence:
         if gain != 1.0 or offset != 0.0:
             image = image * np.float32(gain) + np.float32(offset)
         if self.noise_sigma > 0:
-            sigma = self.noise_sigma * weather.exposure_at(self.daylight)[1]
-            image = image + np.float32(sigma) * random.standard_normal(
+            image = image + np.float32(self.noise_sigma) * random.standard_normal(
                 image.shape, dtype=np.float32)
         return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
 @lru_cache(maxsize=4)
-def _clouds(seed: int, grid: Camera, mirrored: bool) -> np.ndarray:
-    """The street's sky, or what level water mirrors of it, on the grid of half pixels."""
+def _clouds(seed: int, grid: Camera) -> np.ndarray:
+    """The street's sky on the grid of half pixels."""
     columns = (np.arange(grid.width) - grid.cx) / grid.focal_px
     rows = (grid.cy - np.arange(grid.height)) / grid.focal_px
-    return textures.sky(np.random.default_rng([seed, 2]), columns, -rows if mirrored else rows)
+    return textures.sky(np.random.default_rng([seed, 2]), columns, rows)
 
 
 def render(sequence: RoadSequence, workers: int = 0) -> Iterator[SceneFrame]:
@@ -346,27 +278,23 @@ def render(sequence: RoadSequence, workers: int = 0) -> Iterator[SceneFrame]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-#: Type of every option: those of `RoadSequence`, those of `Misalignment` for its right camera,
-#: `hard`, which begins with `HARD`, and `weather`, which adds those of `WEATHER`.
+#: Type of every option: those of `RoadSequence`, those of `Misalignment` for its right camera, and
+#: `hard`, which begins with `HARD`.
 KINDS: dict[str, type] = {
     **{name: kind for name, kind in typing.get_type_hints(RoadSequence).items()
        if kind in (bool, int, float, str)},
-    **dict.fromkeys(MAX_ERRORS, float), 'hard': bool, 'weather': str}
+    **dict.fromkeys(MAX_ERRORS, float), 'hard': bool}
 
 
 def sequence_of(options: Mapping[str, Any]) -> RoadSequence:
-    """The street that these options describe; single ones win over `weather`, that over `hard`.
+    """The street that these options describe; single ones win over `hard`.
 
     :raises ValueError: one sentence that names the option and what is known.
     """
     values = {name: _value(name, value) for name, value in options.items()}
-    weather = values.pop('weather', 'clear')
-    if weather not in WEATHER:
-        raise ValueError(f'weather is {shown(weather)}, but must be one of ' + ', '.join(WEATHER))
     errors = {name: values.pop(name) for name in MAX_ERRORS if name in values}
     begin = HARD if values.pop('hard', False) else {}
-    return RoadSequence(**{**begin, **WEATHER[weather], **values},
-                        misalignment=Misalignment(**errors))
+    return RoadSequence(**{**begin, **values}, misalignment=Misalignment(**errors))
 
 
 def _value(name: str, value: Any) -> Any:

@@ -6,7 +6,7 @@ it. Everything repeats with some period, so a drive may be of any length.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -17,7 +17,6 @@ from stereo_bp_ros.evaluation.scenes.meshes import (
     GROUND,
     THIN,
     UNIT_SQUARE,
-    WET,
     Mesh,
     Texture,
     join,
@@ -25,7 +24,6 @@ from stereo_bp_ros.evaluation.scenes.meshes import (
     patch,
     upright,
 )
-from stereo_bp_ros.evaluation.scenes.reflections import Surroundings
 
 LANES_M = (0.0, -3.5)
 LEFT_KERB_M, RIGHT_KERB_M = -7.7, 4.35
@@ -42,8 +40,6 @@ PARKED_SPACING_M = 6.4
 SIGHT_M = 165.0
 SKYLINE_M = 210.0
 BUILDING_SIGHT_M = 160.0
-#: Texels of a period of the road, along and across.
-WATER_SHAPE = (512, 192)
 
 BALUSTRADE_X_M = 4.6
 BALUSTRADE_HEIGHT_M = 1.0
@@ -89,12 +85,12 @@ class Row:
 
 
 class Street:
-    """All surfaces of one street; a seed is what it looks like. Most vehicles may be dark.
+    """All surfaces of one street; a seed is what it looks like.
 
     Building one takes about a second, posing it about a millisecond.
     """
 
-    def __init__(self, seed: int, dark: bool = False) -> None:
+    def __init__(self, seed: int) -> None:
         rng = np.random.default_rng([seed, 1])
         road = textures.road(rng, LEFT_KERB_M, RIGHT_KERB_M, (*LANES_M, *PARKED_M), (-1.75,),
                              (1.85, -5.35))
@@ -116,32 +112,27 @@ class Street:
                                 34.0)
         self._rows = [_houses(rng, -1, LEFT_WALL_M, 0.72), _houses(rng, 1, RIGHT_WALL_M, 1.06),
                       _furniture(rng)]
-        self._fleet = vehicles.fleet(rng, dark)
+        self._fleet = vehicles.fleet(rng)
         self._draw = rng.integers(0, 1 << 30, 64)
         # What is not on every street draws from its own numbers: the rest stays the same.
         rng = np.random.default_rng([seed, 4])
         self._fences = make_fences(rng)
         self._poles = [_pole(rng, number) for number in range(POLE_KINDS)]
         self._pole_order = rng.permutation(np.repeat(np.arange(POLE_KINDS), 4))
-        self._water = Texture(np.clip(150 + 75 * textures.noise(rng, WATER_SHAPE, 128, 8, 0.7),
-                                      40, 255))
 
     def pose(self, seconds: float, camera_height: float, clearance: float, ground: float,
-             focal_px: float, *, fence: bool, poles: bool, gloss: float, wetness: float) -> Mesh:
+             focal_px: float, *, fence: bool, poles: bool) -> Mesh:
         """Everything in sight after `seconds`, in the left camera's coordinates.
 
         clearance:    least distance to the vehicle ahead, metres.
         ground:       distance from which on the road is needed, metres.
         fence, poles: whether these stand beside the street.
-        gloss:        share of light that vehicles mirror, seen straight.
-        wetness:      share of water on the road, 0 to 1.
         """
         ego = EGO_SPEED * seconds
-        meshes = [*self._ground(ego, ground, wetness), self._skyline]
+        meshes = [*self._ground(ego, ground), self._skyline]
         for row in self._rows:
             meshes += row.pose(ego)
-        fleet = join(self._traffic(seconds, clearance) + self._parked(ego))
-        meshes.append(replace(fleet, gloss=gloss * fleet.gloss))
+        meshes += self._traffic(seconds, clearance) + self._parked(ego)
         if fence:
             for row in self._fences:
                 meshes += row.pose(ego)
@@ -149,7 +140,7 @@ class Street:
             meshes += self._poles_in_sight(ego, focal_px)
         return join(meshes).moved(y=camera_height)
 
-    def _ground(self, ego: float, near: float, wetness: float) -> list[Mesh]:
+    def _ground(self, ego: float, near: float) -> list[Mesh]:
         strips = []
         for texture, period, x, width, y, height in self._strips:
             place = (ego % period) / period
@@ -157,9 +148,6 @@ class Street:
             strips.append(patch(texture, (x, y, -place * period), (width, height, 0.0),
                                 (0.0, 0.0, period), kind=GROUND,
                                 outline=[(s, last if t else first) for s, t in UNIT_SQUARE]))
-        if wetness > 0:
-            strips.append(replace(strips[0], kind=np.array([WET]), textures=[self._water],
-                                  gloss=np.array([wetness])))
         return strips
 
     def _vehicle(self, number: int, x: float, z: float, oncoming: bool = False) -> list[Mesh]:
@@ -248,8 +236,8 @@ def _house(rng: textures.Rng, side: int, x: float, length: float, height: float,
 def _furniture(rng: textures.Rng) -> Row:
     """Trees, lamp posts and signs on the pavements."""
     trees = [_tree(rng, light) for light in (0.95, 1.1, 1.0)]
-    lamp = _lamp(rng).marked(label=THIN)
-    signs = [_signpost(rng, kind).marked(label=THIN) for kind in range(3)]
+    lamp = _lamp(rng).marked(THIN)
+    signs = [_signpost(rng, kind).marked(THIN) for kind in range(3)]
     things = []
     for k in range(8):
         z = 17.0 * k
@@ -296,11 +284,11 @@ def make_fences(rng: textures.Rng) -> tuple[Row, Row]:
     section = lengthwise(
         textures.pales(rng, SECTION_M, height, BALUSTER_PERIOD_M, BALUSTER_M,
                        ((0.0, 0.14), (height - 0.12, height)), 150.0),
-        BALUSTRADE_X_M, -height, 0.0, SECTION_M, height).marked(label=FENCE)
+        BALUSTRADE_X_M, -height, 0.0, SECTION_M, height).marked(FENCE)
     length, height = PANEL_M
     bars = textures.pales(rng, length, height, BAR_PERIOD_M, BAR_M,
                           ((0.0, 0.08), (1.0, 1.05), (1.85, 1.92)), 205.0)
-    panels = [(z, z, upright(bars, x, -height, 0.0, length, height).marked(label=FENCE))
+    panels = [(z, z, upright(bars, x, -height, 0.0, length, height).marked(FENCE))
               for x, z in PANELS]
     return Row([(0.0, 0.0, section)], SECTION_M, 13), Row(panels, 51.0, 3, 1.0, 60.0)
 
@@ -317,16 +305,10 @@ def _pole(rng: textures.Rng, number: int) -> tuple[float, Mesh]:
         for y in (0.1, 0.3, 0.46):
             canvas.box(0.15 * width, y, 0.85 * width, y + 0.08, ink)
         parts.append(upright(canvas.texture(rng, 4.0, 16), -width / 2, -height, -0.03, width, 0.6))
-    return radius, join(parts).marked(label=THIN)
+    return radius, join(parts).marked(THIN)
 
 
 @lru_cache(maxsize=4)
-def street(seed: int, dark: bool = False) -> Street:
+def street(seed: int) -> Street:
     """The street of a seed, kept for the next frames."""
-    return Street(seed, dark)
-
-
-@lru_cache(maxsize=2)
-def surroundings(seed: int, grey: float) -> Surroundings:
-    """What the vehicles of a seed's street mirror, with a sky of this grey level."""
-    return Surroundings(np.random.default_rng([seed, 5]), grey)
+    return Street(seed)

@@ -60,18 +60,14 @@ WHEEL_RADIUS = 0.32
 
 
 class Vehicle:
-    """One vehicle's panels, its shadow on the ground and its size.
-
-    The gloss of panels that are polished is 1, for a caller to scale.
-    """
+    """One vehicle's panels, its shadow on the ground and its size."""
 
     def __init__(self, rng: textures.Rng, shape: Shape, paint: float) -> None:
         self.shape = shape
         self._rng = rng
         self._paint = paint
-        self.mesh = join([
-            join(self._ends()).marked(gloss=1.0), *self._underside(),
-            join(self._sides() + self._top()).marked(gloss=1.0)]).marked(label=VEHICLE)
+        self.mesh = join(self._ends() + self._underside() + self._sides()
+                         + self._top()).marked(VEHICLE)
         margin = SHADOW_MARGIN_M
         wide, long = shape.width + 2 * margin, shape.length + 2 * margin
         self.shadow = patch(textures.ground_shadow(shape.width, shape.length, margin),
@@ -302,11 +298,9 @@ class Vehicle:
         return self._texture(canvas)
 
 
-def fleet(rng: textures.Rng, dark: bool = False) -> list[Vehicle]:
-    """A dozen vehicles of all shapes and paints, or all but two of them dark."""
-    paints: tuple[int, ...] = (196, 60, 128, 210, 40, 158, 96, 180, 72, 205, 116, 145)
-    if dark:
-        paints = (34, 26, 128, 40, 22, 46, 30, 180, 24, 52, 28, 38)
+def fleet(rng: textures.Rng) -> list[Vehicle]:
+    """A dozen vehicles of all shapes and paints."""
+    paints = (196, 60, 128, 210, 40, 158, 96, 180, 72, 205, 116, 145)
     kinds = ('saloon', 'hatchback', 'van', 'suv', 'hatchback', 'saloon', 'suv', 'hatchback',
              'saloon', 'van', 'suv', 'saloon')
     return [Vehicle(rng, SHAPES[kind], paint) for kind, paint in zip(kinds, paints, strict=True)]

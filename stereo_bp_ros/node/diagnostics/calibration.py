@@ -1,4 +1,4 @@
-"""What rows do not show of a calibration: a yaw, by motion and far points; and the road's height.
+"""What rows do not show of a calibration: a yaw, by motion and far points.
 
 Measured in the thread beside frames, from pairs that the worker leaves now and then.
 """
@@ -19,10 +19,8 @@ from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.greys import RectifiedGreys
 from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.road_plane import fit_road, height_above
 from stereo_bp_ros.row_correction import RowCorrection, undo_rows
 from stereo_bp_ros.stamps import SIDES
-from stereo_bp_ros.types import DisparityFrame
 from stereo_bp_ros.yaw import (
     MAX_MOTION_S,
     MIN_MOTION_S,
@@ -34,12 +32,6 @@ from stereo_bp_ros.yaw import (
 #: The key of what is wrong with a calibration whose rows match.
 CALIBRATION_DRIFT = 'calibration drift'
 
-#: Share of the lower half of the image that a road has at least.
-MIN_ROAD = 0.2
-
-#: The plane of the road is fitted to every so-many-th row and column.
-STRIDE = 4
-
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
@@ -49,7 +41,6 @@ class _Pair:
     rectification: Rectification | None
     calibration: Calibration
     stamp_ns: int
-    disparity: np.ndarray | None
     correction: RowCorrection | None
 
 
@@ -63,7 +54,6 @@ class CalibrationMonitor:
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions
-        self._camera_height = 0.0
         self._lock = threading.Lock()
         self.clear()
 
@@ -76,30 +66,19 @@ class CalibrationMonitor:
 
     def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
               rectification: Rectification | None, calibration: Calibration, stamp_ns: int,
-              frame: DisparityFrame, correction: RowCorrection | None = None) -> None:
+              correction: RowCorrection | None = None) -> None:
         """Leave a pair to be measured; from here on nobody may write into its images.
 
         :param rectification: of raw images.
-        :param frame: of the pair; its road is fitted where it has a disparity.
         :param correction: what the matcher undoes in the right image.
         """
-        disparity = None
-        if frame.disparity is not None and self._camera_height:
-            sample = frame.disparity[::STRIDE, ::STRIDE]
-            disparity = np.where(sample >= np.float32(frame.min_disparity), sample,
-                                 np.float32(np.nan))
-        pair = _Pair(left, right, config, rectification, calibration, stamp_ns, disparity,
-                     correction)
+        pair = _Pair(left, right, config, rectification, calibration, stamp_ns, correction)
         with self._lock:
             self._pairs.append(pair)
 
-    def measure(self, camera_height: float) -> None:
-        """Measure the two pairs that were left last, if they are new.
-
-        :param camera_height: of the camera above the road, metres; 0 = unknown.
-        """
+    def measure(self) -> None:
+        """Measure the two pairs that were left last, if they are new."""
         with self._lock:
-            self._camera_height = camera_height
             pairs, history, greys = list(self._pairs), self._history, self._greys
             if len(pairs) < 2 or history.is_recent(pairs[1].stamp_ns):
                 return
@@ -113,9 +92,8 @@ class CalibrationMonitor:
             if self._history is not history:        # cleared in the meantime
                 return
             history.add(measurement, now.calibration)
-            findings = history.findings(now.calibration, camera_height)
             self._conditions.hold(CALIBRATION_DRIFT, Severity.WARN, *map(str, believe(
-                findings, now.config)))
+                history.findings(now.calibration), now.config)))
 
     def report(self) -> dict[str, str]:
         """Keys and values for people; empty where nothing was measured."""
@@ -131,8 +109,7 @@ def _measure(before: _Pair, now: _Pair, greys: RectifiedGreys) -> CalibrationMea
     offset = None
     if MIN_MOTION_S <= seconds <= MAX_MOTION_S and left.shape == later_left.shape:
         offset = disparity_offset(left, points, later_left, later_right, now.calibration, last)
-    return CalibrationMeasurement(now.stamp_ns, far_points(points, before.calibration), offset,
-                        _height(now))
+    return CalibrationMeasurement(now.stamp_ns, far_points(points, before.calibration), offset)
 
 
 def _matched(pair: _Pair, greys: RectifiedGreys) -> tuple[np.ndarray, np.ndarray]:
@@ -140,13 +117,3 @@ def _matched(pair: _Pair, greys: RectifiedGreys) -> tuple[np.ndarray, np.ndarray
     left, right = (greys.of(side, image, pair.config, pair.rectification)
                    for side, image in zip(SIDES, (pair.left, pair.right), strict=True))
     return left, undo_rows(right, pair.correction)
-
-
-def _height(pair: _Pair) -> float | None:
-    """Of the camera above the road, metres; None where no road is seen."""
-    if pair.disparity is None:
-        return None
-    road = fit_road(pair.disparity, np.isfinite(pair.disparity))
-    if road is None or road.inliers < MIN_ROAD * road.pixels:
-        return None
-    return height_above(road.plane, pair.calibration, STRIDE)

@@ -1,28 +1,22 @@
-"""What is wrong: told in /diagnostics while it is true, logged once in a while with its count."""
+"""What is wrong: told in /diagnostics while it is true, logged once in a while."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import re
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from stereo_bp_ros.errors import printable
 
-#: Seconds before the same sentence, whatever its numbers, is logged again.
+#: Seconds from one entry of a key in the log to the next, whatever its texts.
 LOG_INTERVAL = 10.0
-
-#: Different sentences of one key that are told apart in the log within ``LOG_INTERVAL``, and how
-#: many of them may differ in nothing but what they quote, which a camera may change each time.
-SENTENCES, QUOTATIONS = 32, 5
 
 #: Characters of a sentence, and of the detail that goes into the log with it.
 SENTENCE_LIMIT, DETAIL_LIMIT = 1000, 4000
 
-_NUMBER = re.compile(r'[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)')
-_QUOTATION = re.compile(r"'(?:[^'\\]|\\.)*'")
 
 
 class Severity(enum.IntEnum):
@@ -42,17 +36,8 @@ class Condition:
     text: str
 
 
-@dataclasses.dataclass
-class _Logged:
-    """A sentence in the log: when it was last written, and what came since.
-
-    It is kept under its key and words; ``kind`` is these without what they quote.
-    """
-
-    at: float
-    kind: tuple[str, str]
-    repeated: int = 0
-    latest: Condition | None = None
+#: What is logged at once: conditions of one key, each with its detail.
+Entry = Sequence[tuple[Condition, str]]
 
 
 class Conditions:
@@ -61,6 +46,9 @@ class Conditions:
     An event (``warn``, ``error``, ``replace``) is told in one report: what goes on happening is
     raised again, and what has ended is gone with the report after. A state (``hold``) is told in
     every report until whoever holds it says otherwise.
+
+    Keys are few, and never made of texts that a camera chooses: each has a log entry at most once
+    in ``LOG_INTERVAL``. What comes in between waits, and the newest is logged then.
 
     :param log: is called with a level and a text for what is to be logged.
     :param now: seconds of a clock that never goes back.
@@ -73,7 +61,9 @@ class Conditions:
         self._lock = threading.Lock()
         self._states: dict[str, list[Condition]] = {}
         self._events: dict[str, list[Condition]] = {}
-        self._logged: dict[tuple[str, str], _Logged] = {}
+        #: By key: when it was last logged, and what is to be logged next.
+        self._logged: dict[str, float] = {}
+        self._waiting: dict[str, Entry] = {}
 
     def warn(self, key: str, text: str) -> None:
         """Something happened that should not have."""
@@ -91,17 +81,20 @@ class Conditions:
         """This is so from now on; without a text nothing is."""
         conditions = [_condition(key, level, text) for text in texts]
         with self._lock:
-            sentences = {_sentence(condition) for condition in self._states.pop(key, [])}
+            held = self._states.pop(key, [])
             if conditions:
                 self._states[key] = conditions
-            due = [c for c in conditions if _sentence(c) not in sentences and self._is_due(c)]
-        self._write(due)
+            elif held:
+                self._waiting.pop(key, None)
+            entry = () if conditions == held else self._due(key, [(one, '') for one in conditions])
+        self._write(entry)
 
     def clear(self, key: str) -> None:
         """It is over."""
         with self._lock:
             self._states.pop(key, None)
             self._events.pop(key, None)
+            self._waiting.pop(key, None)
 
     def active(self, *keys: str) -> list[Condition]:
         """What is wrong under these keys (all where none is given), worst first."""
@@ -110,22 +103,12 @@ class Conditions:
 
     def report(self) -> list[Condition]:
         """All that is wrong, worst first. Events are told with this, and forgotten."""
-        now = self._now()
         with self._lock:
             conditions = self._collect()
             self._events.clear()
-            over = {sentence: logged for sentence, logged in self._logged.items()
-                    if now - logged.at >= LOG_INTERVAL}
-            repeated = []
-            for sentence, logged in over.items():
-                if logged.latest is None:
-                    del self._logged[sentence]
-                else:
-                    repeated.append((logged.latest, logged.repeated, now - logged.at))
-                    self._logged[sentence] = _Logged(now, logged.kind)
-        for condition, count, seconds in repeated:
-            self._log(condition.level,
-                      f'{condition.text} ({count} more in {seconds:.0f} s)')
+            entries = [self._due(key, entry) for key, entry in list(self._waiting.items())]
+        for entry in entries:
+            self._write(entry)
         return conditions
 
     def _collect(self, keys: Sequence[str] = ()) -> list[Condition]:
@@ -139,29 +122,23 @@ class Conditions:
             self._events.pop(key, None)
             if conditions:
                 self._events[key] = conditions
-            due = [condition for condition in conditions if self._is_due(condition)]
-        self._write(due, detail)
+            entry = self._due(key, [(condition, detail) for condition in conditions])
+        self._write(entry)
 
-    def _is_due(self, condition: Condition) -> bool:
-        """Whether a sentence is logged now; where it was lately, it is counted."""
-        sentence, kind = _sentence(condition), _kind(condition)
-        if sentence not in self._logged:
-            # What is too much to be told apart is counted together.
-            if kind in self._logged or sum(
-                    logged.kind == kind for logged in self._logged.values()) >= QUOTATIONS:
-                sentence = kind
-            elif sum(key == condition.key for key, _ in self._logged) >= SENTENCES:
-                sentence = condition.key, ''
-        logged = self._logged.get(sentence)
-        if logged is None:
-            self._logged[sentence] = _Logged(self._now(), kind)
-            return True
-        logged.repeated += 1
-        logged.latest = condition
-        return False
+    def _due(self, key: str, entry: Entry) -> Entry:
+        """What is logged now of an entry; nothing where it has to wait."""
+        now = self._now()
+        if not entry:
+            return ()
+        if now - self._logged.get(key, -math.inf) < LOG_INTERVAL:
+            self._waiting[key] = entry
+            return ()
+        self._logged[key] = now
+        self._waiting.pop(key, None)
+        return entry
 
-    def _write(self, conditions: Sequence[Condition], detail: str = '') -> None:
-        for condition in conditions:
+    def _write(self, entry: Entry) -> None:
+        for condition, detail in entry:
             self._log(condition.level,
                       '\n'.join(filter(None, (condition.text, detail[-DETAIL_LIMIT:]))))
 
@@ -171,11 +148,3 @@ def _condition(key: str, level: Severity, text: str) -> Condition:
     if len(text) > SENTENCE_LIMIT or not text.isprintable():
         text = printable(text, SENTENCE_LIMIT)
     return Condition(key, level, text)
-
-
-def _sentence(condition: Condition) -> tuple[str, str]:
-    return condition.key, _NUMBER.sub('#', condition.text)
-
-
-def _kind(condition: Condition) -> tuple[str, str]:
-    return condition.key, _QUOTATION.sub("'...'", _sentence(condition)[1])

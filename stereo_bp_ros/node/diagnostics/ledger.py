@@ -18,6 +18,8 @@ import copy
 import dataclasses
 import enum
 import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from stereo_bp_ros.errors import InputReason
@@ -59,6 +61,9 @@ class PairDrop(str, enum.Enum):
 
 #: Reasons that belong to a node at rest, and are no loss.
 QUIET_DROPS = (PairDrop.NO_SUBSCRIBERS, PairDrop.DEACTIVATED)
+
+#: How often, and every how many seconds, counters are read until they are of one moment.
+ATTEMPTS, ATTEMPT_PERIOD_S = 20, 0.001
 
 Counter = Literal['pairs', 'published', 'clock_jumps', 'camera_info_waits', 'camera_infos_missed']
 
@@ -129,3 +134,43 @@ class Ledger:
         """A copy of all counters at one moment."""
         with self._lock:
             return copy.deepcopy(self._counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class CounterSnapshot:
+    """All counters and what is on its way.
+
+    waiting: images per side that wait for a partner.
+    held:    pairs that are on their way. Both are looked up where they are, so that they check
+             the counters instead of following them.
+    """
+
+    counts: Counts
+    waiting: Mapping[str, int]
+    held: int
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the identities of this module hold."""
+        counts = self.counts
+        return counts.pairs == (
+            counts.published + sum(counts.pair_drops.values()) + self.held) and all(
+            counts.received[side] == counts.pairs + sum(counts.image_drops[side].values())
+            + self.waiting[side] for side in SIDES)
+
+
+def take_snapshot(ledger: Ledger, waiting: Callable[[str], int], held: Callable[[], int]
+                  ) -> CounterSnapshot:
+    """Read the counters, and what waits and is held beside them, at one moment.
+
+    They belong to several threads, which are not to wait for each other: what is read is of one
+    moment where it adds up. A difference that stays is a defect, and is returned.
+    """
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(ATTEMPT_PERIOD_S)
+        snapshot = CounterSnapshot(
+            ledger.counts(), {side: waiting(side) for side in SIDES}, held())
+        if snapshot.adds_up:
+            break
+    return snapshot

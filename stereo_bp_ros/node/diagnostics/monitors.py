@@ -1,11 +1,9 @@
-"""What is measured between two reports: topics, outputs, latencies, and the GPU."""
+"""What is measured between two reports: topics, outputs and latencies."""
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import importlib
 import itertools
 import math
 import threading
@@ -16,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.errors import printable
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Counts
 from stereo_bp_ros.types import ENGINE_STAGES
 
@@ -67,10 +64,16 @@ class TopicMonitor:
     """Counts the messages of one topic.
 
     Times are seconds of one clock of the caller's choice; 0 means that it is not known yet.
+    Silence lasts no longer than by a steady clock: one that is set ahead makes no topic silent.
+
+    :param steady: seconds of a clock that nobody sets.
     """
 
-    def __init__(self, topic: str, now: float) -> None:
+    def __init__(self, topic: str, now: float,
+                 steady: Callable[[], float] = time.monotonic) -> None:
         self.topic = topic
+        self._steady = steady
+        self._last_steady = steady()
         self._lock = threading.Lock()
         self._last = self._reported = now
         self._count = 0
@@ -83,7 +86,7 @@ class TopicMonitor:
     def tick(self, now: float, message: Any, stamp_ns: int = 0) -> None:
         """A message has come."""
         with self._lock:
-            self._last = now
+            self._last, self._last_steady = now, self._steady()
             self._count += 1
             self._detail = describe(message)
             self._stamps.append(stamp_ns)
@@ -104,7 +107,8 @@ class TopicMonitor:
             stamps = tuple(self._stamps) if self._settled else None
             self._stamps.clear()
             seen = self._settled = self._detail is not None
-            return TopicReport(self.topic, rate, now - self._last, seen, self._detail or '',
+            silent = min(now - self._last, self._steady() - self._last_steady)
+            return TopicReport(self.topic, rate, silent, seen, self._detail or '',
                                stamps, self._ahead, _have_gaps(self._latest), publishers)
 
 
@@ -281,106 +285,3 @@ class LatencyWindow:
             found = Distribution.of(self._totals), Distribution.of(self._recent)
             self._recent.clear()
             return found
-
-
-# The GPU
-
-#: Key of the bus address among those that describe a CUDA device: NVML numbers devices in another
-#: way than CUDA.
-BUS = 'pci bus'
-
-#: Seconds after which a reading is too old to be shown: a driver may hang.
-FRESH = 3.0
-
-#: Bits of NVML's reasons for a clock below the highest (nvmlClocksEventReason...), in words.
-REASONS = {0x1: 'idle', 0x2: 'clocks set by the user', 0x4: 'power cap',
-           0x8: 'slowdown by the hardware', 0x10: 'clocks in step with other GPUs',
-           0x20: 'heat', 0x40: 'heat (hardware)', 0x80: 'power supply',
-           0x100: 'clocks set for a display'}
-
-#: Those that mean heat or power.
-THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-
-
-class GpuMonitor:
-    """Reads clock, heat, load, memory and throttling of one GPU; ``report`` is for any thread.
-
-    NVML (package ``nvidia-ml-py``) answers from any thread and makes no CUDA context. Without the
-    package, without a driver, and for what a device does not tell, there are no keys. Heat or
-    power that hold the clock down are a condition.
-    """
-
-    def __init__(self, conditions: Conditions,
-                 load: Callable[[], Any] = lambda: importlib.import_module('pynvml'),
-                 now: Callable[[], float] = time.monotonic) -> None:
-        self._conditions = conditions
-        self._load: Callable[[], Any] | None = load
-        self._now = now
-        self._nvml: Any = None
-        self._reading: tuple[float, dict[str, str]] = 0.0, {}
-
-    def read(self, device: Mapping[str, str]) -> None:
-        """Read the state of a device; takes up to 10 ms, and as long as the driver hangs.
-
-        :param device: what describes it, with its ``BUS``; without one there is nothing to read.
-        """
-        values: dict[str, str] = {}
-        reasons = 0
-        if BUS in device and (nvml := self._module()) is not None:
-            with contextlib.suppress(Exception):    # the device is lost, or hidden in a container
-                values, reasons = _gpu_state(nvml, nvml.nvmlDeviceGetHandleByPciBusId(device[BUS]))
-        self._reading = self._now(), values
-        clocks = [values[key] for key in ('gpu clock MHz', 'gpu highest clock MHz')
-                  if key in values]
-        self._conditions.hold('gpu', Severity.WARN, *(
-            [f'the GPU is slowed down ({_words(reasons & THROTTLED)}), to '
-             f'{" of ".join(clocks) or "unknown"} MHz: look at its cooling and its power']
-            if reasons & THROTTLED else []))
-
-    def report(self) -> dict[str, str]:
-        """Keys and values for people."""
-        at, values = self._reading
-        return values if self._now() - at <= FRESH else {}
-
-    def _module(self) -> Any:
-        """NVML, ready to be asked; None where it is missing, which is tried once."""
-        load, self._load = self._load, None
-        if load is not None:
-            # There may be no package, no driver, or another one than the package's.
-            with contextlib.suppress(Exception):
-                nvml = load()
-                nvml.nvmlInit()
-                self._nvml = nvml
-        return self._nvml
-
-
-def _gpu_state(nvml: Any, handle: Any) -> tuple[dict[str, str], int]:
-    """Values by key, and the bits of ``REASONS``."""
-    def ask(*names: str, of: tuple[Any, ...] = ()) -> Any:
-        """The answer of the first function that the driver has, or None."""
-        for name in names:
-            try:
-                return getattr(nvml, name)(handle, *of)
-            except Exception:       # not supported by this device, driver or package
-                continue
-        return None
-
-    sm = (getattr(nvml, 'NVML_CLOCK_SM', 1),)
-    clock, highest = (ask(f'nvmlDeviceGet{kind}Info', of=sm) for kind in ('Clock', 'MaxClock'))
-    heat = ask('nvmlDeviceGetTemperatureV', 'nvmlDeviceGetTemperature',
-               of=(getattr(nvml, 'NVML_TEMPERATURE_GPU', 0),))
-    load = ask('nvmlDeviceGetUtilizationRates')
-    memory = ask('nvmlDeviceGetMemoryInfo')
-    # The second is the name before driver 535.
-    reasons = ask('nvmlDeviceGetCurrentClocksEventReasons',
-                  'nvmlDeviceGetCurrentClocksThrottleReasons')
-    values = {
-        'gpu clock MHz': clock, 'gpu highest clock MHz': highest, 'gpu temperature C': heat,
-        'gpu utilisation %': None if load is None else load.gpu,
-        'gpu memory used MiB': None if memory is None else f'{memory.used / 2**20:.0f}',
-        'gpu clock limited by': None if reasons is None else _words(reasons)}
-    return {key: str(value) for key, value in values.items() if value is not None}, reasons or 0
-
-
-def _words(reasons: int) -> str:
-    return ', '.join(text for bit, text in REASONS.items() if reasons & bit) or 'nothing'

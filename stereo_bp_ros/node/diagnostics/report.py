@@ -55,8 +55,7 @@ class Report:
     missing:    topics of camera_infos that have never come, while images have.
     counts, before: the counters now and at the report before.
     stall:      images come and nothing is published; None where all is well.
-    waiting, held: images per side that wait for a partner, pairs that are on their way; looked
-                up where they are, so that they check the counters instead of following them.
+    waiting, held: as of ``CounterSnapshot``.
     closest_miss: seconds between the stamps that came closest without pairing, or None.
     quality:    of the frame that was looked at last, or None.
     distribution, recent: latency of the last frames, and of those since the report before.
@@ -145,7 +144,7 @@ def input_status(report: Report) -> Status:
         c for c in report.conditions
         if c.key in ('input', 'age', 'calibration', 'calibration drift', 'quality',
                      'vertical offset', 'clock', 'clock jump', 'transport')
-        or c.key.startswith('qos ')]
+        or c.key.startswith(('input ', 'qos '))]
     return *_worst(conditions, IDLE if report.idle else 'receiving'), values
 
 
@@ -304,8 +303,8 @@ def device_status(report: Report) -> Status:
             'size': f'{size[0]} x {size[1]}' if size else 'not known yet',
             'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}
     conditions = [c for c in report.conditions
-                  if c.key in ('device', 'engine', 'compression', 'configuration', 'name',
-                               'diagnostics', 'executor', 'gpu', 'memory')]
+                  if c.key in ('device', 'engine', 'configuration', 'name',
+                               'diagnostics', 'executor', 'memory')]
     healthy = report.state if matcher is None else f'{report.state} on {matcher.backend}'
     return *_worst(conditions, healthy), values
 

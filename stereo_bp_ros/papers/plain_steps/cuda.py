@@ -7,30 +7,23 @@ allocation. The kernels are those of ``plain_steps.cu``; ``docs/papers/storage.m
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-from collections.abc import Callable, Iterable
 from typing import Any
 
-from stereo_bp_ros import engines, partitions
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig, quantisation
+from stereo_bp_ros import partitions
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory as engine_memory
-from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import labels
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
-from stereo_bp_ros.engines.cuda.hierarchical.search import Search
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
-from stereo_bp_ros.engines.cuda.tunable import Tunable
-from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
-from stereo_bp_ros.papers.plain_steps.tune import OccupancyWalk, device_limits
 
 #: Blocks of the kernels around the messages.
 BLOCK = (32, 4, 1)
@@ -109,7 +102,7 @@ class Memory:
         return self._held[-1]
 
 
-class PlainSteps(CudaMatching, Tunable):
+class PlainSteps(CudaMatching):
     """See ``CudaMatching``."""
 
     stages = ('cost', 'messages')
@@ -126,22 +119,6 @@ class PlainSteps(CudaMatching, Tunable):
     @classmethod
     def local_accesses(cls, config: ResolvedConfig, width: int, height: int) -> tuple[int, int]:
         return cuda_arrays.local_accesses(config, width, height)
-
-    @classmethod
-    def kept_as(cls, config: ResolvedConfig) -> tuple[str, str]:
-        plain = config.plain_steps
-        rows = 'aligned' if plain.aligned_rows else 'unaligned'
-        return (f'{plain.storage}_{cuda_arrays.kind(config)[0]}',
-                f'{cuda_arrays.LAYOUTS[plain.layout]}_{rows}')
-
-    @classmethod
-    def can_be_tuned(cls, config: ResolvedConfig) -> bool:
-        plain = config.plain_steps
-        return plain.storage == 'hybrid' and plain.registers == plain.shared == 0
-
-    @classmethod
-    def search(cls, *arguments: Any) -> Search:
-        return OccupancyWalk(*arguments, limits=device_limits(arguments[0].device_id))
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -231,23 +208,3 @@ class PlainSteps(CudaMatching, Tunable):
         compiler.kernel(self._device, 'papers/plain_steps.cu', name).launch(
             stream, (-(-level.width // BLOCK[0]), -(-level.height // BLOCK[1]), 1), BLOCK, 0,
             *arguments)
-
-
-def compile_side_by_side(configs: Iterable[MatcherConfig],
-                         progress: Callable[[int, int], None] = lambda *_: None) -> None:
-    """Compile the plain steps of many configurations at once, for engines built later.
-
-    Of a configuration with other kernels, on the CPU or rejected here, nothing is compiled.
-
-    :param progress: called with (kernels done, kernels).
-    """
-    names: dict[str, set[str]] = {}
-    for config in configs:
-        with contextlib.suppress(StereoError):
-            backend = engines.choose(config)
-            if isinstance(backend, CudaBackend) and config.program == 'plain_steps':
-                names.setdefault(backend.device.architecture, set()).update(
-                    cuda_arrays.all_kernels(backend.resolve(config)))
-    for architecture, wanted in names.items():
-        compiler.compile_side_by_side((('papers/plain_steps.cu', name) for name in wanted),
-                                      architecture, progress)

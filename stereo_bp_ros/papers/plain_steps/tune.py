@@ -5,15 +5,20 @@ Grauer-Gray & Cavazos, "Optimizing and Auto-tuning Belief Propagation on the GPU
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate, Search
+from stereo_bp_ros.engines.cuda.plan import resolve
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.papers.plain_steps.cuda_arrays import VALUE_BYTES, WARP, Split
-from stereo_bp_ros.papers.programs import TUNED_SETTINGS
+from stereo_bp_ros.papers.plain_steps.search import Candidate, FrameTimer, Result, search
+
+#: What the walk chooses.
+TUNED_SETTINGS = tuple(f'plain_steps.{name}' for name in (
+    'registers', 'shared', 'block_width', 'block_height', 'blocks'))
 
 #: Highest block that the walk tries, in rows of 32 threads.
 MAX_ROWS = 16
@@ -113,31 +118,6 @@ def _block_height(limits: Limits, rows: int) -> int:
                  if rows % height == 0 and rows // height <= limits.blocks), 0)
 
 
-class OccupancyWalk(Search):
-    """The LCPC 2010 paper's walk (section 7) over what hybrid storage can be."""
-
-    def __init__(self, *arguments: Any, limits: Limits, **more: Any) -> None:
-        self._walk = {f'occupancy {most:.2f}': settings_of(walked)
-                      for most, walked in candidates(limits, arguments[0].disparity_range)}
-        super().__init__(*arguments, **more)
-
-    def _groups(self) -> list[str]:
-        return list(self._walk)
-
-    def _candidates(self, group: str) -> list[Candidate]:
-        """One; none where the paper's split is more than a block of the device can hold."""
-        settings = self._walk[group]
-        try:
-            cuda_arrays.check(self._config.replace(**settings), self._device)
-        except ConfigError:
-            return []
-        return [settings]
-
-    def _everything(self) -> list[Candidate]:
-        return [candidate for group in self._groups() if group not in self._done
-                for candidate in self._candidates(group)]
-
-
 def settings_of(walked: OccupancyChoice) -> Candidate:
     """What the walk has chosen, as settings."""
     return dict(zip(TUNED_SETTINGS,
@@ -172,3 +152,34 @@ def occupancy_walk(config: MatcherConfig, initial_values: int, max_values: int
     return [(most, settings_of(walked)) for most, walked in
             candidates(device_limits(config.device_id), config.disparity_range,
                        initial_values=initial_values, max_values=max_values)]
+
+
+def tune(config: MatcherConfig, width: int, height: int,
+         progress: Callable[[int, int], None] = lambda *_: None) -> Result:
+    """The fastest split of the walk for images of a size, on the device of a configuration.
+
+    :param config: of ``storage: hybrid``; its own split is what others must be faster than.
+    :param progress: as for ``search``.
+    :raises BackendUnavailable: there is no CUDA device.
+    :raises StereoError: an engine cannot be built.
+    """
+    device.require(config.device_id)
+    properties = device.properties(config.device_id)
+    walked = candidates(device_limits(config.device_id), config.disparity_range)
+    timer = FrameTimer(config, width, height, properties)
+    try:
+        return search(_held(config, properties, [settings_of(one) for _, one in walked]), timer,
+                      progress)
+    finally:
+        timer.close()
+
+
+def _held(config: MatcherConfig, properties: device.Properties, tried: Sequence[Candidate]
+          ) -> list[Candidate]:
+    """Those that a block of the device can hold."""
+    found = []
+    for settings in tried:
+        with contextlib.suppress(ConfigError):
+            resolve(config.replace(**settings), properties)
+            found.append(settings)
+    return found

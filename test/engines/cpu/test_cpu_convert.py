@@ -62,24 +62,25 @@ def expected_grey(raw):
     return pixels[:raw.height]
 
 
-@pytest.mark.parametrize('big_endian', [False, True])
-@pytest.mark.parametrize('padding', [0, 1, 6])
-@pytest.mark.parametrize('encoding', sorted(ENCODINGS))
-def test_every_encoding_gives_its_grey_values(encoding, padding, big_endian):
+@pytest.mark.parametrize(('encoding', 'big_endian'), [
+    (name, big_endian) for name, layout in sorted(ENCODINGS.items())
+    for big_endian in ((False, True) if layout.bits == 16 else (False,))])
+def test_every_encoding_gives_its_grey_values(encoding, big_endian):
     """Those of 16 bits are scaled and not rounded; sums of the largest overflow nothing."""
-    raw = random_raw(encoding, 34, 19, padding=padding, big_endian=big_endian)
-    data = np.frombuffer(raw.data, np.uint8).copy()
-    data[:5 * raw.step] = 255
-    raw = dataclasses.replace(raw, data=data.tobytes())
-    scale = np.float32(255 / 4095)
-    np.testing.assert_array_equal(
-        grey_of(raw, 255 / 4095),
-        expected_grey(raw).astype(np.float32) * (scale if raw.layout.bits == 16 else 1))
+    for padding in (0, 1, 6):
+        raw = random_raw(encoding, 34, 19, padding=padding, big_endian=big_endian)
+        data = np.frombuffer(raw.data, np.uint8).copy()
+        data[:5 * raw.step] = 255
+        raw = dataclasses.replace(raw, data=data.tobytes())
+        scale = np.float32(255 / 4095) if raw.layout.bits == 16 else 1
+        np.testing.assert_array_equal(grey_of(raw, 255 / 4095),
+                                      expected_grey(raw).astype(np.float32) * scale)
 
 
-@pytest.mark.parametrize('shape', [(2, 1), (2, 2), (40, 1), (2, 40)])
-@pytest.mark.parametrize('encoding', sorted(ENCODINGS))
-def test_tiny_images_have_grey_values(encoding, shape):
-    height = max(shape[1], 1 + ENCODINGS[encoding].has_even_height)
-    grey = grey_of(random_raw(encoding, shape[0], height, padding=4))
-    assert ((grey >= 0) & (grey < 256)).all()
+@pytest.mark.parametrize('encoding', ['mono8', 'mono16', 'rgb8', 'bgra8', 'yuv422', 'nv12', 'nv24',
+                                      'bayer_rggb8', 'bayer_gbrg16'])
+def test_tiny_images_have_grey_values(encoding):
+    for width, height in ((2, 1), (2, 2), (40, 1), (2, 40)):
+        height = max(height, 1 + ENCODINGS[encoding].has_even_height)
+        grey = grey_of(random_raw(encoding, width, height, padding=4))
+        assert ((grey >= 0) & (grey < 256)).all()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
 import importlib.metadata
 import os
 import pathlib
-import shutil
 import threading
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -42,55 +38,6 @@ def test_numbas_own_setting_of_a_cache_is_neither_used_nor_changed(
     assert identity(1.0) == 1.0
     assert numba.config.CACHE_DIR == '/somebody/elses'
     assert str(runtime.cache_directory()) == identity.stats.cache_path
-
-
-def test_a_changed_helper_is_compiled_anew_in_spite_of_the_cache(
-        repository: pathlib.Path, tmp_path: pathlib.Path, child: Child) -> None:
-    package = tmp_path / 'stereo_bp_ros'
-    shutil.copytree(repository / 'stereo_bp_ros', package, symlinks=True,
-                    ignore=shutil.ignore_patterns('__pycache__'))
-    folder = package / 'engines' / 'cpu'
-    (folder / 'probe.py').write_text(
-        'from stereo_bp_ros.engines.cpu.probe_helper import helper\n'
-        'from stereo_bp_ros.engines.cpu.simd.runtime import kernel\n'
-        '@kernel\n'
-        'def probe():\n'
-        '    return helper()\n')
-    for value in (1, 2):
-        (folder / 'probe_helper.py').write_text(
-            'from stereo_bp_ros.engines.cpu.simd.runtime import kernel\n'
-            f'@kernel\ndef helper():\n    return {value}\n')
-        # Python's own cache sees neither of two changes within a second.
-        assert child('from stereo_bp_ros.engines.cpu.probe import probe\n'
-                     'print(probe())', tmp_path, PYTHONDONTWRITEBYTECODE='1',
-                     XDG_CACHE_HOME=str(tmp_path / 'cache')) == str(value)
-
-
-def constants(source: str, name: str) -> Iterator[tuple[str, object]]:
-    """What a module imports by name, and uses of a module that it imports, with the values."""
-    module = importlib.import_module(name)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                yield str(node.module), getattr(module, alias.asname or alias.name, None)
-        elif (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-              and isinstance(used := getattr(module, node.value.id, None), types.ModuleType)):
-            yield used.__name__, getattr(used, node.attr, None)
-
-
-def test_the_cache_belongs_to_the_sources_of_all_constants_of_kernels(
-        repository: pathlib.Path) -> None:
-    sources = runtime.kernel_sources(repository / 'stereo_bp_ros')
-    names = {'.'.join(file.relative_to(repository).with_suffix('').parts): file.read_text()
-             for file in sources}
-    seen = set()
-    for name, source in names.items():
-        if 'simd.runtime import' in source:
-            seen |= {origin for origin, value in constants(source, name)
-                     if origin.startswith('stereo_bp_ros.')
-                     and isinstance(value, (int, float, np.generic))}
-    assert seen <= {*names, 'stereo_bp_ros.engines.cpu.simd'}
-    assert {'stereo_bp_ros.config.quantisation', 'stereo_bp_ros.engines.cpu.memory'} <= seen
 
 
 def test_tbb_is_found_where_its_wheel_puts_it(child: Child) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from test.cases import slow
+from test.engines.support.pairs import noisy_pair
+
 pytest.importorskip('numba')
-from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES, vectors
+from stereo_bp_ros import StereoMatcher
+from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES, groups, runtime, target, vectors
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 
 DTYPES = [np.uint16, np.float32]
@@ -117,9 +123,61 @@ def test_halves_are_numpys() -> None:
     assert halves_differ_from_numpys() == []
 
 
-def test_halves_are_the_same_on_a_cpu_that_has_no_instruction_for_them(
-        child: Callable[..., str]) -> None:
-    source = ('from stereo_bp_ros.engines.cpu.simd import float16\n'
-              'from test.engines.cpu.test_cpu_vectors import halves_differ_from_numpys\n'
-              'print(float16.in_hardware(), halves_differ_from_numpys())')
-    assert child(source, NUMBA_CPU_NAME='generic') in ('False []', 'True []')
+@kernel
+def _picked(source: Any, numbers: Any, out: Any) -> None:
+    values = vectors.load_bytes(vectors.address(source), 0)
+    for start in range(0, numbers.size, VECTOR_BYTES):
+        vectors.store_bytes(vectors.address(out), start, groups.picked(
+            values, vectors.load_bytes(vectors.address(numbers), start)))
+
+
+def picks_differ_from_numpys() -> list[str]:
+    """Every number that a lane may have, in every lane."""
+    values = np.random.default_rng(5).integers(1, 256, VECTOR_BYTES, np.uint8)
+    numbers = np.repeat(np.arange(256).astype(np.uint8), VECTOR_BYTES)
+    out = np.zeros_like(numbers)
+    _picked(values, numbers, out)
+    group = np.arange(numbers.size) % VECTOR_BYTES // groups.GROUP * groups.GROUP
+    expected = np.where(numbers < groups.GROUP, values[group + numbers % groups.GROUP], 0)
+    return [] if np.array_equal(out, expected) else ['picked']
+
+
+def test_picked_lanes_are_numpys() -> None:
+    assert picks_differ_from_numpys() == []
+
+
+@pytest.mark.parametrize('variables', [
+    {'NUMBA_CPU_NAME': 'generic'}, *slow({'NUMBA_CPU_FEATURES': ''}, {'NUMBA_ENABLE_AVX': '0'})],
+    ids=lambda variables: next(iter(variables)))
+def test_numbas_target_decides_which_instructions_there_are_and_vectors_stay_the_same(
+        variables: dict[str, str], child: Callable[..., str]) -> None:
+    wrong, instruction, described, engine = json.loads(child(
+        'import json\n'
+        'from stereo_bp_ros.engines.cpu.simd import groups, runtime, target\n'
+        'from test.engines.cpu import test_cpu_vectors as test\n'
+        'print(json.dumps([test.halves_differ_from_numpys() + test.picks_differ_from_numpys(),\n'
+        '    groups.pick_instruction(), target.description(), runtime.compiler_hash()]))',
+        **variables))
+    assert wrong == []
+    assert instruction != 'avx2'
+    # Each target has a cache of its own.
+    is_hosts = tuple(described) == target.description()
+    assert (engine == runtime.compiler_hash()) == is_hosts
+
+
+@pytest.mark.parametrize('preset', slow('road_band', 'road', 'sad_fast', 'tsukuba_2019', 'indoor'))
+def test_a_frame_has_the_same_bits_on_the_plainest_target(
+        preset: str, child: Callable[..., str]) -> None:
+    digest = child(f'from test.engines.cpu.test_cpu_vectors import digest_of\n'
+                   f'print(digest_of({preset!r}))', NUMBA_CPU_NAME='generic')
+    assert digest == digest_of(preset)
+
+
+def digest_of(preset: str) -> str:
+    """Of disparity and confidence of a small pair."""
+    with StereoMatcher(preset, backend='cpu', num_threads=2) as matcher:
+        frame = matcher.compute(*noisy_pair(160, 48, 7), outputs=('disparity', 'confidence'))
+    assert frame.disparity is not None
+    assert frame.confidence is not None
+    assert frame.valid.any()
+    return hashlib.sha256(frame.disparity.tobytes() + frame.confidence.tobytes()).hexdigest()

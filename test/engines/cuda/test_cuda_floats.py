@@ -17,7 +17,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import forget
 from stereo_bp_ros.types import OUTPUTS
-from test.engines.support.cuda_runs import labels, naive_labels, run
+from test.engines.support.cuda_runs import labels, naive_labels, run, tiled_as
 from test.engines.support.outputs import assert_same
 from test.engines.support.pairs import noisy_pair
 from test.settings import paper
@@ -140,7 +140,8 @@ def test_what_else_is_wanted_changes_no_label(disparities: int, directions: int,
                  launch.Tiling(2, side, side, 128, directions),
                  *([launch.Tiling(2, 4, 4, 1024, directions, True)] * (disparities <= 40))):
         tiles = {0: one._replace(last=last)}
-        steps = schedule.launches(config, 149, 45, tuned=tiles)
+        with tiled_as(tiles):
+            steps = schedule.launches(config, 149, 45)
         assert messages.base_cost(config, 'uint8', steps) == (
             'Multiples' if truncation == 15.0 else CostFormat.of(config, 0).name)
         alone, with_more = (run(config, left, right, names, tilings=tiles)['disparity']

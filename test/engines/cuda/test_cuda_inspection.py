@@ -1,4 +1,4 @@
-"""What a tuner sees of the CUDA engine: kernels of a frame, cold start, pinned arrays."""
+"""What the CUDA engine says of itself: kernels of a frame, cold start, pinned arrays."""
 
 from __future__ import annotations
 

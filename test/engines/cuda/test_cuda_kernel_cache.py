@@ -129,3 +129,12 @@ def test_kernels_that_threads_compile_ahead_are_counted_and_their_number_is_boun
     latest = [(f'{k}.cu', f'last_{k}') for k in range(10)]
     compiler.compile_ahead(device.TYPICAL, latest)
     assert [key[1:] for key in ahead][-10:] == latest
+
+
+def test_the_digest_changes_with_the_kernels(tmp_path: pathlib.Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / 'a.cu').write_text('first')
+    monkeypatch.setattr(compiler, 'KERNELS', tmp_path)
+    first = compiler.sources_digest.__wrapped__()
+    (tmp_path / 'a.cu').write_text('second')
+    assert compiler.sources_digest.__wrapped__() != first

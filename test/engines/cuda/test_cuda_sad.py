@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
+from benchmarks.papers.streaming import variant_times
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
-from stereo_bp_ros.papers.streamed_sad.timing import variant_times
 from test.cases import every
 from test.engines.support.pairs import all_outputs as run
 from test.engines.support.pairs import compare_engines as compare

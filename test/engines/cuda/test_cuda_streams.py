@@ -202,7 +202,8 @@ def calls_on_the_legacy_stream(source: str) -> list[str]:
 
 
 def test_no_module_uses_the_legacy_stream(repository: pathlib.Path) -> None:
-    modules = [*(repository / 'stereo_bp_ros').rglob('*.py')]
+    modules = [path for folder in ('stereo_bp_ros', 'benchmarks/papers')
+               for path in (repository / folder).rglob('*.py')]
     assert every('cupy' not in path.read_text(encoding='utf-8')
                  or calls_on_the_legacy_stream(path.read_text(encoding='utf-8')) == []
                  for path in modules)

@@ -28,6 +28,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from test.engines.support.cuda_runs import tiled_as
 from test.engines.support.host_arena import HostArena
 from test.settings import five_sets
 
@@ -81,8 +82,9 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
     """
     height, width = multiples[0].shape[:2]
     tilings = dict.fromkeys(range(config.levels), tiling)
-    launches = schedule.launches(config, width, height, TYPICAL, tilings)
-    arena = HostArena(plan_of(config, width, height, TYPICAL, tilings).memory)
+    with tiled_as(tilings):
+        launches = schedule.launches(config, width, height, TYPICAL)
+        arena = HostArena(plan_of(config, width, height, TYPICAL).memory)
     for k, level in enumerate(formats.levels(config, width, height)):
         put_costs(arena, config, k, level, multiples[k], base)
     uncut = partitions.whole(width, height)

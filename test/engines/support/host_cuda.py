@@ -172,8 +172,7 @@ def compiled(text: str) -> ctypes.CDLL:
 
 @functools.cache
 def _compiler() -> str:
-    return subprocess.run(['g++', '--version'], check=True, capture_output=True, text=True,
-                          timeout=60).stdout
+    return subprocess.run(['g++', '--version'], check=True, capture_output=True, text=True).stdout
 
 
 def sanitizing() -> list[str]:
@@ -190,7 +189,7 @@ def sanitized_environment(chosen: str = 'address,undefined') -> dict[str, str]:
     whose functions they replace. Python's own leaks and races are not looked for.
     """
     libraries = [subprocess.run(['g++', f'-print-file-name={name}'], check=True, text=True,
-                                capture_output=True, timeout=60).stdout.strip()
+                                capture_output=True).stdout.strip()
                  for name in (*(LIBRARIES[one] for one in chosen.split(',')), 'libstdc++.so')]
     return {'STEREO_BP_SANITIZE': chosen, 'LD_PRELOAD': ' '.join(libraries),
             'ASAN_OPTIONS': 'detect_leaks=0', 'UBSAN_OPTIONS': 'print_stacktrace=1',

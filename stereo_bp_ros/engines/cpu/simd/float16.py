@@ -7,23 +7,16 @@ Numba does not have, so the same is done on the bits, with the same results.
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
-import llvmlite.binding
-import numba
 from llvmlite import ir
 
-_settings: Any = numba.config
+from stereo_bp_ros.engines.cpu.simd import target
 
 
 def in_hardware() -> bool:
     """Whether the CPU that Numba compiles for converts halves itself."""
-    if platform.machine() in ('aarch64', 'arm64'):
-        return True
-    if _settings.CPU_FEATURES is not None:
-        return '+f16c' in _settings.CPU_FEATURES.split(',')
-    return bool(llvmlite.binding.get_host_cpu_features().get('f16c', False))
+    return target.is_aarch64() or target.has('f16c')
 
 
 def widen(builder: Any, bits: Any) -> Any:

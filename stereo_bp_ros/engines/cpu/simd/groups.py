@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba import types
 
-from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
+from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES, target
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     BYTE_ADDRESS,
     BYTES,
@@ -32,7 +31,7 @@ GROUP, PIXEL = 16, 32
 
 FIRST, MOST = 3, 9
 
-#: LLVM's intrinsic that picks bytes within 16, and how many it does at once, by what the machine
+#: LLVM's intrinsic that picks bytes within 16, and how many it does at once, by what the CPU
 #: has; the first one is taken.
 _PICKS = {'avx2': ('llvm.x86.avx2.pshuf.b', 32), 'ssse3': ('llvm.x86.ssse3.pshuf.b.128', 16),
           'neon': ('llvm.aarch64.neon.tbl1.v16i8', 16)}
@@ -132,9 +131,10 @@ def picked(code: Code, vector: Any, numbers: Any) -> Any:
 
 
 def pick_instruction() -> str | None:
-    """The entry of ``_PICKS`` that this machine has."""
-    features = llvmlite.binding.get_host_cpu_features()
-    return next((name for name in _PICKS if features.get(name)), None)
+    """The entry of ``_PICKS`` that the CPU has that Numba compiles for."""
+    if target.is_aarch64():
+        return 'neon'
+    return next(filter(target.has, _PICKS), None)
 
 
 def _picked_one_by_one(builder: Any, vector: Any, numbers: Any) -> Any:

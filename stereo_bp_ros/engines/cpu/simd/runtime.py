@@ -10,6 +10,7 @@ import collections
 import contextlib
 import ctypes
 import functools
+import glob
 import hashlib
 import importlib.metadata
 import logging
@@ -31,8 +32,10 @@ from numba.extending import overload
 
 from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.compiling import Progress
+from stereo_bp_ros.engines.cpu.simd import sources, target
 
-#: Caches of this many versions of the engine stay on disk, the latest used ones.
+#: Caches of this many compilers, and files of this many versions of a kernel, stay on disk: the
+#: latest used ones.
 CACHES_KEPT = 4
 
 _settings: Any = numba.config
@@ -103,6 +106,8 @@ class _KernelCache(caching.FunctionCache):
             try:
                 loaded = compiler.CompileResult._rebuild(target_context, *pickle.loads(content))
                 _origins['disk'] += 1
+                with contextlib.suppress(OSError):      # a read-only cache
+                    os.utime(file)
                 return loaded
             except Exception as error:
                 cache.set_aside(file, repr(error))
@@ -114,29 +119,22 @@ class _KernelCache(caching.FunctionCache):
         _origins['compiled'] += 1
         _progress.end(cache_directory())
         file = self._file(sig, data.codegen)
-        if file is not None and not data.lifted and not data.library.has_dynamic_globals:
-            _origins['kept'] += cache.write(file, serialize.dumps(data._reduce()))
+        if (file is not None and not data.lifted and not data.library.has_dynamic_globals
+                and cache.write(file, serialize.dumps(data._reduce()))):
+            _origins['kept'] += 1
+            _prune_versions(file)
 
     def flush(self) -> None:
         """Nothing: what is compiled anew replaces the file."""
 
     def _file(self, sig: Any, codegen: Any) -> pathlib.Path | None:
         directory, code = cache_directory(), self._py_func.__code__
-        source = _digest(code.co_filename)
+        source = sources.digest(code.co_filename, self._py_func.__qualname__.partition('.')[0])
         if directory is None or source is None:
             return None
         key = hashlib.sha256(repr((self._index_key(sig, codegen), source)).encode()).hexdigest()
         name = f'{pathlib.Path(code.co_filename).stem}.{self._py_func.__name__}'
-        return directory / f'{name[:100]}-{code.co_firstlineno}-{key[:32]}.nbc'
-
-
-@functools.cache
-def _digest(source: str) -> str | None:
-    """Of a file of Python; None = there is no file."""
-    try:
-        return hashlib.sha256(pathlib.Path(source).read_bytes()).hexdigest()
-    except OSError:
-        return None
+        return directory / f'{name[:100]}-{code.co_firstlineno}-{source[:16]}-{key[:32]}.nbc'
 
 
 def origins() -> dict[str, int]:
@@ -148,13 +146,13 @@ def origins() -> dict[str, int]:
 def cache_directory() -> pathlib.Path | None:
     """Where compiled kernels are kept, or None (with one logged warning) without such a place.
 
-    ``stereo_bp_ros/numba/<hash>`` as ``cache.open_directory`` makes it. The hash covers what
-    Numba's own key leaves out, above all the sources of kernels that a kernel calls.
+    ``stereo_bp_ros/numba/<hash>`` as ``cache.open_directory`` makes it. The hash covers versions
+    and the processor; the name of a file the sources of its kernel.
     """
     try:
         parent = cache.open_directory('numba')
-        is_new = not (parent / engine_hash()).exists()
-        directory = cache.open_directory('numba', engine_hash())
+        is_new = not (parent / compiler_hash()).exists()
+        directory = cache.open_directory('numba', compiler_hash())
     except (OSError, RuntimeError) as error:
         _log.warning('no cache for compiled kernels, every process compiles them anew: %s', error)
         return None
@@ -165,28 +163,13 @@ def cache_directory() -> pathlib.Path | None:
     return directory
 
 
-def engine_hash() -> str:
-    """Digest of everything that compiled code depends on."""
+def compiler_hash() -> str:
+    """Digest of what compiled code depends on besides its sources."""
     digest = hashlib.sha256()
     for part in (numba.__version__, np.__version__, llvmlite.__version__,
-                 platform.python_version(), platform.machine(),
-                 llvmlite.binding.get_host_cpu_name()):
+                 platform.python_version(), *target.description()):
         digest.update(part.encode() + b'\0')
-    package = pathlib.Path(__file__).parents[3]
-    for source in kernel_sources(package):
-        digest.update(source.relative_to(package).as_posix().encode() + b'\0')
-        digest.update(source.read_bytes() + b'\0')
     return digest.hexdigest()[:32]
-
-
-def kernel_sources(package: pathlib.Path) -> list[pathlib.Path]:
-    """The modules whose functions and constants are compiled into kernels.
-
-    :param package: its folder.
-    """
-    return sorted({package / 'config/quantisation.py',
-                   *(source for room in ('engines/cpu', 'papers')
-                     for source in (package / room).rglob('*.py'))})
 
 
 def _prune(parent: pathlib.Path) -> None:
@@ -195,6 +178,23 @@ def _prune(parent: pathlib.Path) -> None:
                     key=lambda entry: entry.stat().st_mtime, reverse=True)
     for old in caches[CACHES_KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _prune_versions(file: pathlib.Path) -> None:
+    """Remove files of a kernel whose sources are those used longest ago.
+
+    :param file: of one that was just written.
+    """
+    kernel_name = file.name.rsplit('-', 3)[0]
+    versions: dict[str, list[tuple[float, pathlib.Path]]] = {}
+    for other in file.parent.glob(f'{glob.escape(kernel_name)}-*.nbc'):
+        with contextlib.suppress(OSError):      # another process was faster
+            versions.setdefault(other.name.rsplit('-', 2)[1], []).append(
+                (other.stat().st_mtime, other))
+    for old in sorted(versions.values(), key=max, reverse=True)[CACHES_KEPT:]:
+        for _, other in old:
+            with contextlib.suppress(OSError):
+                other.unlink()
 
 
 # --- threads

@@ -47,10 +47,6 @@ class Band(CudaMatching):
                   for array in _coarse_plan(plan).memory.arrays if array.name not in SHARED)]
 
     @classmethod
-    def with_levels(cls, plan: Plan) -> Plan:
-        return _coarse_plan(plan)
-
-    @classmethod
     def of(cls, context: Context, plan: Plan) -> Band:
         return cls(context, plan)
 
@@ -119,5 +115,4 @@ def halved(has_whole_grey: bool) -> tuple[str, str]:
 def _coarse_plan(plan: Plan) -> Plan:
     config = plan.config.coarse
     size = geometry.coarse_size(plan.width, plan.height)
-    return plan_of(config, *size, plan.device, dict(plan.tilings),
-                   partitions.of_coarse(config, *size, plan.parts))
+    return plan_of(config, *size, plan.device, partitions.of_coarse(config, *size, plan.parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from stereo_bp_ros.config import ResolvedConfig
@@ -20,20 +19,18 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
 )
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
-from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
-from stereo_bp_ros.engines.cuda.hierarchical.search import Search, TileSearch
+from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
-from stereo_bp_ros.engines.cuda.tunable import Tunable
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.papers import programs
 from stereo_bp_ros.partitions import Partitioning
 
 
-class Hierarchical(CudaMatching, Tunable):
+class Hierarchical(CudaMatching):
     """See ``CudaMatching``.
 
     :param launches: those of ``schedule.launches`` that the arena is laid out for.
@@ -63,9 +60,9 @@ class Hierarchical(CudaMatching, Tunable):
         return config.replace(**programs.exact_sums(config.disparity_range))
 
     @classmethod
-    def launches(cls, config: ResolvedConfig, parts: Partitioning, device: Properties,
-                 tilings: Mapping[int, Tiling]) -> tuple[Launch, ...]:
-        return tuple(schedule.launches(config, parts.width, parts.height, device, dict(tilings)))
+    def launches(cls, config: ResolvedConfig, parts: Partitioning, device: Properties
+                 ) -> tuple[Launch, ...]:
+        return tuple(schedule.launches(config, parts.width, parts.height, device))
 
     @classmethod
     def arrays(cls, plan: Plan) -> Wanted:
@@ -90,18 +87,6 @@ class Hierarchical(CudaMatching, Tunable):
             lists, _ = schedule.nodes_of(step)
             wanted.append((f'nodes_{i}', (2, max(map(len, lists))), 'uint32'))
         return [*wanted, *memory.matches(config, (plan.height, plan.width))]
-
-    @classmethod
-    def kept_as(cls, config: ResolvedConfig) -> tuple[str, str]:
-        return MessageFormat.of(config).name, CostFormat.of(config, 0).name
-
-    @classmethod
-    def can_be_tuned(cls, config: ResolvedConfig) -> bool:
-        return not config.exact
-
-    @classmethod
-    def search(cls, *arguments: Any) -> Search:
-        return TileSearch(*arguments)
 
     @classmethod
     def of(cls, context: Context, plan: Plan) -> Hierarchical:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.hierarchical import formats, launch, tilings
@@ -24,29 +24,20 @@ from stereo_bp_ros.engines.cuda.hierarchical.launch import (
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL, Properties
 
 
-def launches(config: ResolvedConfig, width: int, height: int, device: Properties = TYPICAL,
-             tuned: Mapping[int, Tiling] | None = None) -> list[Launch]:
-    """All launches that pass the messages, coarsest level first.
-
-    :param tuned: level to tiling, in place of the table's.
-    """
+def launches(config: ResolvedConfig, width: int, height: int, device: Properties = TYPICAL
+             ) -> list[Launch]:
+    """All launches that pass the messages, coarsest level first."""
     result: list[Launch] = []
     if config.stereo_algorithm == 'sad':
         return result
     for k, iterations in reversed(list(enumerate(config.iterations_of_levels))):
         if iterations:
-            tiling = (tuned or {}).get(k) or tilings.choose(config, width, height, k, device)
+            tiling = tilings.choose(config, width, height, k, device)
             result += _launches_of_level(config, k, tiling)
         elif result:            # both colours start, and stay, as their parents end
             result.append(Launch(k, 0, 0, FROM_PARENTS, LAST_COLOUR, None, _names(k + 1),
                                  _names(k), Tiling(1, 16, 8, 128, 4)))
     return result
-
-
-def fits(config: ResolvedConfig, k: int, tiling: Tiling, device: Properties) -> bool:
-    """Whether every launch of level ``k`` fits a block's shared memory and threads."""
-    return config.iterations_of_levels[k] > 0 and all(
-        launch.fits_block(step, device) for step in _launches_of_level(config, k, tiling))
 
 
 @functools.lru_cache(maxsize=256)

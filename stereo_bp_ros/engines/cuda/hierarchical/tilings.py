@@ -1,7 +1,7 @@
 """How the iterations of a level are divided among launches, and the tiles of each. No CuPy.
 
 ``TABLE`` is that of an H200 (132 multiprocessors). Other devices take the row for as many nodes a
-multiprocessor, and shorter launches where its tiles do not fit; ``stereo_bp tune`` measures.
+multiprocessor, and shorter launches where its tiles do not fit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from stereo_bp_ros.config import ResolvedConfig
@@ -128,9 +128,6 @@ MAX_WAVES = 3
 SCHEDULED_THREADS = 128
 BYTE_TIMES, WORD_TIMES, FLOAT_TIMES = (1.09, 29.5, 1.5), (0.0, 11.0, 1.5), (2.06, 0.0, 1.0)
 
-#: The longest launch that the tuner tries.
-MAX_ITERATIONS = 7
-
 
 class Site(NamedTuple):
     """What tiles are chosen for: one level, and the device."""
@@ -173,52 +170,6 @@ def choose(config: ResolvedConfig, width: int, height: int, k: int, device: Prop
             return tiling
     raise ConfigError('disparity_range', config.disparity_range,
                       'vectors of this length do not fit the shared memory of the device')
-
-
-def alternatives(config: ResolvedConfig, width: int, height: int, k: int, device: Properties
-                 ) -> list[Tiling]:
-    """Other ways to divide the iterations of level ``k``, those most like the table's first."""
-    site, row = _site(config, width, height, k, device)
-    rows = [Row(ANY, kind, longest, last_kind) for longest in range(1, MAX_ITERATIONS + 1)
-            for kind, last_kind in ((ON_CHIP, ON_CHIP), (ON_CHIP, RESIDENT), (RESIDENT, None))]
-    rows += [Row(ANY, STREAMED, 1, last_kind, last)
-             for last_kind in (ON_CHIP, RESIDENT) for last in (2, 3)]
-    rows.sort(key=lambda other: abs(other.longest - row.longest))
-    found = dict.fromkeys(_divided(site, other, config.iterations_of_levels[k]) for other in rows)
-    chosen = choose(config, width, height, k, device)
-    return [tiling for tiling in found if tiling is not None and tiling != chosen]
-
-
-def neighbours(config: ResolvedConfig, width: int, height: int, k: int, device: Properties,
-               chosen: Tiling) -> list[Tiling]:
-    """Other tiles, threads and directions for launches divided as ``chosen`` has them."""
-    site, _ = _site(config, width, height, k, device)
-    finish = _finish(site, (chosen.last or chosen).iterations)
-    if chosen.last is None:
-        return list(_others(site, chosen, finish))
-    return [*(other._replace(last=chosen.last)
-              for other in _others(site, chosen._replace(last=None), LAST_COLOUR)),
-            *(chosen._replace(last=other) for other in _others(site, chosen.last, finish))]
-
-
-def _others(site: Site, tiling: Tiling, finish: int) -> Iterator[Tiling]:
-    """Tiles half or twice as wide or high, then other threads."""
-    if tiling.iterations == 1 and finish != LABELS:
-        return                      # it streams
-    width, height = tiling.width, tiling.height
-    for w, h in ((width, 2 * height), (2 * width, height), (width, height // 4 * 2),
-                 (width // 4 * 2, height), (width, height)):
-        if not w or not h:
-            continue
-        blocks = [(tiling.threads, tiling.directions)]
-        if tiling.resident:
-            blocks = _resident_blocks(site, tiling.iterations, w, h, finish)
-        elif (w, h) == (width, height):
-            blocks = launch.block_choices(site.message)
-        for threads, directions in blocks if (w, h) == (width, height) else blocks[:1]:
-            other = tiling._replace(width=w, height=h, threads=threads, directions=directions)
-            if other != tiling and site.holds(other, finish, (0, 1)):
-                yield other
 
 
 def _site(config: ResolvedConfig, width: int, height: int, k: int, device: Properties

@@ -1,1 +1,0 @@
-"""The tables and figures of the five papers, measured again on the device that is there."""
