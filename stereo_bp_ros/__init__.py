@@ -1,5 +1,10 @@
 """Stereo matching by belief propagation and block matching, as a library and a ROS 2 node."""
 
+from stereo_bp_ros import process
+
+if process.is_command():
+    process.end_by_interruption()       # before the other imports, which take most of the start
+
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.checks import examine_pair
 from stereo_bp_ros.config import MatcherConfig

@@ -16,6 +16,13 @@ FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 #: Seconds that an end may take.
 END_LIMIT = 5.0
 
+#: Status of a command that SIGINT has ended.
+INTERRUPTED = 130
+
+#: How a process is started as a command of this package: by a name, or by ``python -m``.
+COMMANDS = ('stereo_bp', 'stereo_bp_node')
+MODULES = ('stereo_bp_ros.cli.main', 'stereo_bp_ros.node.main')
+
 _MODES = {'stdin': 'r', 'stdout': 'w', 'stderr': 'w'}
 
 #: Of <signal.h>.
@@ -25,6 +32,35 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.signal.argtypes, _libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
 
 _kept: list[object] = []
+
+
+def is_command() -> bool:
+    """Whether this process was started as a command of this package, which is being imported."""
+    started = sys.argv[:1] or ['']
+    if started == ['-m']:               # while Python looks for the module
+        return any(word.removeprefix('-m') in MODULES for word in sys.orig_argv)
+    # A process that multiprocessing has spawned has the name of its parent here alone.
+    return os.path.basename(started[0]) in COMMANDS and started[0] in sys.orig_argv
+
+
+def end_by_interruption() -> None:
+    """Have SIGINT end this process at once, without a word, until ``raise_interruptions``.
+
+    For the imports of a command, above all: nothing there can catch a KeyboardInterrupt. A signal
+    that is ignored, or that somebody else handles, is left alone.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_interrupted)
+
+
+def raise_interruptions() -> None:
+    """Have SIGINT raise a KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is _end_interrupted:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_interrupted(number: int, frame: object) -> None:
+    os._exit(INTERRUPTED)
 
 
 def open_standard_streams() -> None:

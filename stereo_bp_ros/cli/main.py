@@ -27,7 +27,9 @@ VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', '
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
-INTERRUPTED = 130
+
+#: What Python says where the system starts no thread: of a RuntimeError that has no other mark.
+NO_THREAD = "can't start new thread"
 
 #: Seconds until an interruption that was lost comes again.
 AGAIN = 0.05
@@ -88,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _complete(os.environ.get('COMP_LINE', '').split())
         process.open_standard_streams()
         status = main(sys.argv[1:])
+        process.end_by_interruption()   # what the interpreter does at the end is no one's to catch
         if 'rclpy' in sys.modules:
             process.end_despite_faults(status)
         return status
@@ -103,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = 'stereo_bp'
     try:
         try:
+            process.raise_interruptions()
             host_memory.check_address_space()
             options = _parse(list(arguments))
             program = f'stereo_bp {options.verb}'
@@ -116,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return process.INTERRUPTED
     except UsageError as error:
         program, message = error.program, str(error)
     except (StereoError, ValueError, OSError) as error:
@@ -127,6 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f'a warning is an error here (-W, PYTHONWARNINGS): {error}'
     except MemoryError as error:
         message = f'there is not enough memory: {error}'
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        message = f'there is not enough memory, or a limit of processes is reached: {error}'
     print(f'{program}: {one_line(message)}', file=sys.stderr)
     try:
         sys.stdout.flush()

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from stereo_bp_ros import MatcherConfig, RawImage, files
+from stereo_bp_ros import MatcherConfig, RawImage, files, process
 from stereo_bp_ros.cli import options
-from stereo_bp_ros.cli.main import INTERRUPTED, main
+from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages.convert import to_grey
 from stereo_bp_ros.evaluation.runs import Evaluation
@@ -97,7 +97,7 @@ def test_what_was_done_before_an_interruption_is_reported(folder, tmp_path, caps
         return judge(self, pair)
 
     monkeypatch.setattr(Evaluation, 'judge', interrupted)
-    assert main(['evaluate', str(folder), *FAST, '--json']) == INTERRUPTED
+    assert main(['evaluate', str(folder), *FAST, '--json']) == process.INTERRUPTED
     report = json.loads(capsys.readouterr().out)
     assert (len(report['pairs']), report['stopped']) == (1, 'interrupted')
     monkeypatch.undo()

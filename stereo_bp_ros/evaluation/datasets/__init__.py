@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stereo_bp_ros import files
+from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.evaluation.bag_topics import MAX_SCALE, Globs
 from stereo_bp_ros.evaluation.datasets import layouts, named
 from stereo_bp_ros.evaluation.datasets.entries import (
@@ -103,7 +104,7 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
     if not folder.is_dir():
         raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
                          else f'there is no folder {folder}')
-    folder = folder.resolve()
+    folder = resolved(folder)
     if globs:
         entries, warnings = named.by_globs(folder, globs, tolerance_s)
         return Dataset(folder.name, folder, 'named files', tuple(entries), tuple(warnings))
