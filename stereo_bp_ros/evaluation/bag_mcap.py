@@ -89,7 +89,8 @@ class _File(io.BufferedReader):
 
         :raises StereoError: these are too many.
         """
-        size = self.size if size is None or size < 0 else min(size, self.size)
+        left = self.size - self.tell()
+        size = left if size is None or size < 0 else min(size, left)
         check_size('a message, chunk or index', size, MAX_MESSAGE_BYTES)
         return super().read(size)
 
