@@ -30,6 +30,9 @@ VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'view', 'status', '
 BROKEN_PIPE = 1
 INTERRUPTED = 130
 
+#: What Python says where the system starts no thread: of a RuntimeError that has no other mark.
+NO_THREAD = "can't start new thread"
+
 #: Seconds until an interruption that was lost comes again.
 AGAIN = 0.05
 
@@ -130,6 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f'a warning is an error here (-W, PYTHONWARNINGS): {error}'
     except MemoryError as error:
         message = f'there is not enough memory: {error}'
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        message = f'there is not enough memory, or a limit of processes is reached: {error}'
     print(f'{program}: {one_line(message)}', file=sys.stderr)
     try:
         sys.stdout.flush()

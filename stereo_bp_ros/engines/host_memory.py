@@ -24,16 +24,21 @@ CORE_ADDRESSES = 2 * (8 + 64) * 2**20
 MIN_ADDRESSES = 2**30
 
 
-def check_address_space() -> None:
-    """Reject a limit with which libraries would end the process, with no more than SIGSEGV.
+def check_address_space(*, before_compiler: bool = False) -> None:
+    """Reject a limit with which libraries would end the process, by SIGSEGV or SIGABRT.
 
-    :raises StereoError: RLIMIT_AS is below ``MIN_ADDRESSES``.
+    :param before_compiler: there must be enough for Numba and its threads, too: where a thread of
+        ROS cannot be started, C++ ends the process.
+    :raises StereoError: RLIMIT_AS is below ``MIN_ADDRESSES`` and what is needed beyond them.
     """
+    least, work = MIN_ADDRESSES, 'load its libraries'
+    if before_compiler:
+        least, work = least + _compiler_addresses(), 'load its libraries and compile kernels'
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if 0 <= limit < MIN_ADDRESSES:
+    if 0 <= limit < least:
         raise StereoError(
             f'this process may use {limit / 2**20:.0f} MiB of addresses (RLIMIT_AS), too few to '
-            f'load its libraries: raise the limit to at least {MIN_ADDRESSES // 2**20} MiB '
+            f'{work}: raise the limit to at least {least // 2**20} MiB '
             '(ulimit -v unlimited, LimitAS of systemd)')
 
 
@@ -48,9 +53,7 @@ def available(root: pathlib.Path = ROOT, *, before_compiler: bool = False) -> in
     """
     bytes_kept = addresses_kept = 0
     if before_compiler:
-        more_cores = max(0, len(os.sched_getaffinity(0)) - 2)
-        bytes_kept = COMPILER_BYTES
-        addresses_kept = COMPILER_ADDRESSES + more_cores * CORE_ADDRESSES
+        bytes_kept, addresses_kept = COMPILER_BYTES, _compiler_addresses()
     left = [min([_of_machine(root), *_of_groups(root)]) - bytes_kept,
             *(free - addresses_kept for free in _of_address_space(root))]
     return max(0, min(left))
@@ -65,6 +68,12 @@ def peak(root: pathlib.Path = ROOT) -> int | None:
     """
     kibibytes = _table(root / 'proc/self/status').get('VmHWM:')
     return None if kibibytes is None else kibibytes * 1024
+
+
+def _compiler_addresses() -> int:
+    """That Numba and threads of libraries take on this machine."""
+    more_cores = max(0, len(os.sched_getaffinity(0)) - 2)
+    return COMPILER_ADDRESSES + more_cores * CORE_ADDRESSES
 
 
 def _of_machine(root: pathlib.Path) -> int:

@@ -168,7 +168,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
               "'ros' of this package", file=sys.stderr)
         return EXIT_REFUSED
     try:
-        host_memory.check_address_space()
+        host_memory.check_address_space(before_compiler=True)
         missing = transport.prepare()
     except StereoError as error:
         print(f'stereo_bp_node: {error}', file=sys.stderr)
