@@ -228,7 +228,7 @@ def _reduced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """A pair no wider than ``MAX_WIDTH``, and by which whole number it was made smaller."""
     factor = -(-left.shape[1] // MAX_WIDTH)
     if factor > 1:
-        size = (left.shape[1] // factor, left.shape[0] // factor)
+        size = (left.shape[1] // factor, max(1, left.shape[0] // factor))
         left, right = (cv2.resize(image[:size[1] * factor, :size[0] * factor], size,
                                   interpolation=cv2.INTER_AREA) for image in (left, right))
     return left, right, factor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pathlib
 import stat
 
 from stereo_bp_ros.errors import ConfigError
@@ -22,6 +23,14 @@ MAX_TEXT_BYTES = 2**22
 
 #: Of reports in JSON, which have some kilobytes a frame.
 MAX_REPORT_BYTES = 2**28
+
+
+def resolved(path: str | os.PathLike[str]) -> pathlib.Path:
+    """A path without links; where these lead in a circle, to one of the circle.
+
+    ``Path.resolve`` raises a RuntimeError for such links until Python 3.13.
+    """
+    return pathlib.Path(os.path.realpath(path))
 
 
 def allowed(limit: int) -> int:

@@ -123,16 +123,17 @@ class RawCamera:
             model, d = cv2.fisheye, d if self.d else np.zeros(4)
         if len(warp) == 9:
             return model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_16SC2)
+        enough = max(2, height)     # rows, for a step from one to the next
         columns, lines = model.initUndistortRectifyMap(
-            k, d, r, p, (width, height), cv2.CV_32FC1)
+            k, d, r, p, (width, enough), cv2.CV_32FC1)
         rows = _keystone_rows(warp, np.arange(width, dtype=np.float32),
-                              np.arange(height, dtype=np.float32)[:, None])
+                              np.arange(enough, dtype=np.float32)[:, None])
         # The maps are smooth, and these rows few: to first order.
         for one in (columns, lines):
             steps = np.diff(one, axis=0)
             one[1:] += rows[1:] * steps
             one[0] += rows[0] * steps[0]
-        return cv2.convertMaps(columns, lines, cv2.CV_16SC2)
+        return cv2.convertMaps(columns[:height], lines[:height], cv2.CV_16SC2)
 
 
 @dataclasses.dataclass(frozen=True)

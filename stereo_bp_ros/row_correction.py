@@ -257,7 +257,8 @@ class RowEstimator:
             (0.0,) * len(TERMS), focal_px or float(width),
             (width - 1) / 2 if cx is None else cx, (height - 1) / 2 if cy is None else cy)
         self._places = self._camera.factors(*places(width, height))
-        self._scales = 1 / np.abs(self._places).max(axis=0)
+        largest = np.abs(self._places).max(axis=0)
+        self._scales = 1 / np.where(largest > 0, largest, 1)    # of one row some move nothing
         #: Of terms and of columns: how far each moves a place.
         self._moves = np.append(self._places, self._places[:, 1:2], axis=1)
         self._prior = _Gaussian(np.zeros(len(TERMS)), np.diag((PRIOR_PX * self._scales) ** 2))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros import __version__, atomic_files, engines
+from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.cli import evaluate_origin, progress
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin, processor
@@ -139,7 +140,7 @@ class _Meter:
         self._found: list[Point] = []
         self._problem: Exception | None = None
         self._common = {
-            'source': ', '.join(str(path.resolve()) for path in sources.paths),
+            'source': ', '.join(str(resolved(path)) for path in sources.paths),
             'topics': dataclasses.asdict(shared.chosen_topics(options)),
             'version': __version__, 'processor': processor(), 'limit': options.limit,
             'repeat': method.repeat, 'own_range': method.own_range}

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 
+from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.errors import StereoError
 
 #: What a demo or a replay leaves in its folder, and the next one replaces.
@@ -86,7 +87,7 @@ def _is_same(one: pathlib.Path, other: pathlib.Path) -> bool:
     if one.exists() or other.exists():
         return False
     # Links that lead nowhere yet lead to the file that is written.
-    one, other = one.resolve(), other.resolve()
+    one, other = resolved(one), resolved(other)
     if one.name != other.name:
         return False
     with contextlib.suppress(OSError):
@@ -98,6 +99,6 @@ def _is_inside(path: pathlib.Path, folder: pathlib.Path) -> bool:
     """Whether a path is in a folder, by its own name or by what it links to."""
     if not folder.is_dir():
         return False
-    above = {parent for one in (path.resolve(), pathlib.Path(os.path.abspath(path)))
+    above = {parent for one in (resolved(path), pathlib.Path(os.path.abspath(path)))
              for parent in one.parents}
     return any(parent.exists() and os.path.samefile(parent, folder) for parent in above)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
@@ -53,7 +54,7 @@ def inputs_of(paths: Sequence[pathlib.Path]) -> tuple[Input, ...]:
 
     :raises ValueError: a path is there twice.
     """
-    places = [path.resolve() for path in paths]
+    places = [resolved(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1:
             raise ValueError(f'{path} is there twice')

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 
 import cv2
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -93,6 +94,30 @@ def test_causes_outside_the_program_are_one_line_and_a_defect_is_not_hidden(
 
 
 # --- processes
+
+@pytest.mark.parametrize('verb', ['evaluate', 'calibrate-check', 'match', 'replay', 'view'])
+def test_links_that_lead_in_a_circle_are_no_input(tmp_path, verb):
+    one, other = tmp_path / 'one', tmp_path / 'other'
+    one.symlink_to(other)
+    other.symlink_to(one)
+    status, _, err = run(verb, *map(str, [one, other] if verb == 'match' else [one]))
+    assert (status, err.count('\n')) == (2, 1)
+    assert str(one) in err
+
+
+@pytest.mark.parametrize(('height', 'width'), [(1, 1300), *slow((1, 1), (1300, 1), (2, 2))])
+def test_images_of_one_row_or_column_are_matched(tmp_path, height, width):
+    folder = tmp_path / 'set'
+    for number, side in enumerate(('left', 'right')):
+        (folder / side).mkdir(parents=True)
+        pixels = np.random.default_rng(number).integers(0, 256, (height, width), np.uint8)
+        cv2.imwrite(str(folder / side / '0.png'), pixels)
+    how = ('--backend', 'cpu', '--preset', 'sad_fast', '--set', 'row_correction=correct')
+    names = [str(folder / side / '0.png') for side in ('left', 'right')]
+    for arguments in (('match', *names, '-o', str(tmp_path / 'out.pfm')),
+                      ('evaluate', str(folder)), ('calibrate-check', str(folder))):
+        assert check(*arguments, *how) == 0
+
 
 COMMAND = [sys.executable, '-m', 'stereo_bp_ros.cli.main']
 

@@ -216,6 +216,14 @@ def test_sizes_that_the_maps_do_not_hold_are_refused(size, reason):
         assert error.value.reason is InputReason.BAD_SIZE
 
 
+def test_a_keystone_moves_an_image_of_one_row_as_the_first_row_of_two():
+    keystone = (1, 0, 0, 0, 1, 0.5, 0, 0, 1, 1e-3, 3, 7)
+    one, two = (rectification().left.maps(97, height, keystone) for height in (1, 2))
+    for found, wanted in zip(one, two, strict=True):
+        assert found.shape[:2] == (1, 97)
+        np.testing.assert_array_equal(found, wanted[:1])
+
+
 # StereoMatcher with raw pairs
 
 SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stereo_bp_ros import files
+from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.evaluation.datasets import driving, middlebury, plain, synthetic
 from stereo_bp_ros.evaluation.datasets.entries import (
     GROUND_TRUTH,
@@ -157,7 +158,7 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
     if not folder.is_dir():
         raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
                          else f'there is no folder {folder}')
-    folder = folder.resolve()
+    folder = resolved(folder)
     if globs:
         return Dataset(folder.name, folder, 'named files', tuple(plain.by_globs(folder, *globs)))
     parts = list(_walk(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))

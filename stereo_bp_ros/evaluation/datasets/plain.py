@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from stereo_bp_ros import files
+from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import shown
@@ -103,7 +104,7 @@ def truth_scale(path: files.PathLike) -> float | None:
 
     :raises ValueError: there is a sets.yaml, which cannot be read.
     """
-    path = Path(path).resolve()
+    path = resolved(path)
     sets = path.parent.parent
     if path.name != 'disparity.png' or not (sets / 'sets.yaml').is_file():
         return None
