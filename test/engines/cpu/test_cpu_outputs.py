@@ -66,7 +66,8 @@ def test_every_value_is_in_the_published_range_or_the_one_invalid_value(config, 
 def colored(config, fixed):
     """The picture of sixteenths, with OpenCV alone."""
     pixels = fixed / 16 - config.min_disparity
-    places = np.clip(np.floor(255 * pixels / (config.max_disparity - config.min_disparity) + 0.5), 0, 255)
+    last = config.max_disparity - config.min_disparity
+    places = np.clip(np.floor(255 * pixels / last + 0.5), 0, 255)
     colors = getattr(cv2, f'COLORMAP_{config.color_map.upper()}')
     picture = cv2.applyColorMap(places.astype(np.uint8), colors)
     picture[pixels < 0] = 0
