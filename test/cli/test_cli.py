@@ -210,8 +210,9 @@ def test_a_mistake_is_one_line_and_status_2(pair, tmp_path, capsys, monkeypatch,
 
 def test_benchmark_times_every_variant_on_every_size(tmp_path, capsys):
     output = tmp_path / 'times.json'
-    assert main(['benchmark', 'bp', '--size', '64x48x8', '--size', '80x48x8', '--frames', '3',
-                 '--variant', 'int16', '--variant', 'float:message_type=float32', '--json',
+    assert main(['benchmark', 'bp', '--backend', 'cpu', '--size', '64x48x8', '--size', '80x48x8',
+                 '--frames', '3', '--variant', 'int16', '--variant',
+                 'float:message_type=float32', '--json',
                  '--output', str(output)]) == 0
     report = report_of(capsys)
     assert json.loads(output.read_text()) == report

@@ -118,7 +118,7 @@ def test_a_parameter_file_gives_the_settings_of_the_matcher(folder, tmp_path, ca
     assert (found['settings']['stereo_algorithm'], found['settings']['speckle_size'],
             found['settings']['disparity_range']) == ('sad', 7, 16)       # --set wins
     for name, words in (('disparty_range: 16', 'did you mean disparity_range?'),
-                        ('sad_variant: plain', 'sad_variant is now streamed_sad.variant')):
+                        ('sad_variant: plain', 'did you mean streamed_sad.variant?')):
         path.write_text(f'/**: {{ros__parameters: {{{name}}}}}\n')
         assert main(['evaluate', str(folder), '--params-file', str(path)]) == 2
         assert words in capsys.readouterr().err

@@ -43,7 +43,8 @@ def test_the_nodes_page_has_what_the_node_publishes(repository: pathlib.Path) ->
 
     listed = of_the_page(repository, 'out')
     for name, topic in PUBLISHED.items():
-        assert listed.pop(name) == f'{topic.kind.__module__.split(".")[0]}/{topic.kind.__name__}'
+        kind = topic.message.kind
+        assert listed.pop(name) == f'{kind.__module__.split(".")[0]}/{kind.__name__}'
     assert set(listed) == {CORRECTED_INFO, LATENCY, LATENCY_MS, '/diagnostics'}
 
 

@@ -59,8 +59,6 @@ def test_a_program_brings_its_parameters_and_keeps_those_that_can_be_built(
     assert bench.set(**{'plain_steps.blocks': 4}).successful
     assert bench.node._configuration.matcher.plain_steps.blocks == 4
     assert 'must be one of' in bench.set(**{'plain_steps.storage': 'tape'}).reason
-    results = set_together(bench.node, [Parameter('storage_blocks', value=3)])
-    assert 'storage_blocks is now plain_steps.blocks' in results[0].reason
     bench.configure()
     levels = bench.get('levels')
     bench.matcher.refuse.append(StereoError('no room'))
@@ -70,8 +68,6 @@ def test_a_program_brings_its_parameters_and_keeps_those_that_can_be_built(
 
 
 @pytest.mark.parametrize(('values', 'sentence'), [
-    ({'message_storage': 'register'},
-     'message_storage is now plain_steps.storage, with program: plain_steps'),
     ({'plain_steps.storage': 'register'},
      'it belongs to program plain_steps, and program is default'),
     ({**PLAIN, 'stereo_algorithm': 'sad'}, 'it is one of stereo_algorithm bp, which is sad'),
