@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import itertools
 import threading
 import time
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -93,13 +89,6 @@ class StereoMatcher:
         """The configuration of the engines: ``config`` with the ``disparity_range`` that
         ``min_depth`` and ``calibration`` give, and ``min_depth`` 0."""
         return self._current.effective
-
-    @property
-    def config_in_force(self) -> MatcherConfig:
-        """Deprecated: ``effective_config``."""
-        warnings.warn('StereoMatcher.config_in_force is now effective_config',
-                      DeprecationWarning, stacklevel=2)
-        return self.effective_config
 
     @property
     def calibration(self) -> Calibration | None:
@@ -276,37 +265,6 @@ class StereoMatcher:
             raise
         future.add_done_callback(lambda _: self._slots.release())
         return Pending(future)
-
-    def map(self, pairs: Iterable[tuple[Image, Image]], *, matchers: int = 1, **options: Any
-            ) -> Iterator[DisparityFrame]:
-        """Frames of (left, right) pairs in their order, while the next ones are matched.
-
-        At most ``SLOTS`` frames of each matcher are in flight or wait for the caller, and one more
-        pair is read ahead.
-
-        :param matchers: how many match at once, this one and copies of it, each with an engine and
-            ``num_threads`` of its own.
-        :param options: of ``compute``, except ``out``, for every pair.
-        :raises StereoError: as ``compute``, in place of the frame; later pairs are left out.
-        """
-        with contextlib.ExitStack() as stack:
-            pool = [self, *(stack.enter_context(StereoMatcher(self.config))
-                            for _ in range(matchers - 1))]
-            if (warp := self._warp) is not None:
-                for one in pool[1:]:
-                    one.correct_rows(warp.numbers)
-            waiting: collections.deque[Pending] = collections.deque()
-            try:
-                for (left, right), matcher in zip(pairs, itertools.cycle(pool), strict=False):
-                    if len(waiting) == SLOTS * len(pool):
-                        yield waiting.popleft().result()
-                    waiting.append(matcher.submit(left, right, **options))
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for pending in waiting:     # after an error, or where the caller has enough
-                    with contextlib.suppress(Exception):
-                        pending.result()
 
     def as_opencv(self) -> OpenCvStereoMatcher:
         """This matcher with the interface of ``cv2.StereoMatcher``: see there."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Generator
-from typing import Any
 
 from stereo_bp_ros.types import DisparityFrame
 
 
 class Pending:
-    """A frame in flight: a result that is or will be there. ``await`` it, or call ``result``.
+    """A frame in flight: a result that is or will be there.
 
-    ``submit`` itself waits where ``SLOTS`` frames are in flight: a task awaits one before that.
-    Whoever stops waiting, by ``timeout`` or a cancelled task, leaves the frame in flight.
+    Whoever stops waiting, by ``timeout``, leaves the frame in flight.
     """
 
     def __init__(self, future: concurrent.futures.Future[DisparityFrame]) -> None:
@@ -35,7 +32,3 @@ class Pending:
             if self._future.done():     # just now, or by a TimeoutError of its own
                 return self._future.result()
             raise TimeoutError(f'no result within {timeout} s') from error
-
-    def __await__(self) -> Generator[Any, None, DisparityFrame]:
-        import asyncio  # not above: few need it
-        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()

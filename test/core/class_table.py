@@ -16,8 +16,8 @@ from typing import Any
 
 import stereo_bp_ros
 
-#: Members that the table leaves out: deprecated, or of no use to callers.
-LEFT_OUT = {'config_in_force', 'check', 'layout', 'camera', 'nested', 'settings', 'settings_of',
+#: Members that the table leaves out: of no use to callers.
+LEFT_OUT = {'check', 'layout', 'camera', 'nested', 'settings', 'settings_of',
             'projection', 'reduced', 'coarse', 'iterations_of_levels', 'max_disparity',
             'option', 'is_belief_propagation', 'truncation', 'searches_band',
             'has_combined_cost', 'differences', 'is_live_change', 'to_dict'}

@@ -350,9 +350,3 @@ def test_whether_a_configuration_fits_is_told_without_asking_a_device_what_is_fr
     engines.choose(on_device).fit_at_best(on_device, 640, 480)
     with pytest.raises(MemoryLimitError):
         engines.choose(on_device).fit_at_best(on_device.replace(memory_limit=1000), 640, 480)
-
-
-def test_the_old_name_of_the_effective_configuration_warns():
-    with StereoMatcher(MatcherConfig(), 'cpu') as matcher, \
-            pytest.warns(DeprecationWarning, match='effective_config'):
-        assert matcher.config_in_force == matcher.effective_config

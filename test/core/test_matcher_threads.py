@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import InputError, MatcherConfig, StereoMatcher
+from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros import matcher as matcher_module
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.current import CurrentEngine
@@ -267,44 +267,6 @@ def test_a_thread_that_is_inside_is_rejected_though_others_wait() -> None:
     entrance = Entrance(waits=True)
     with entrance, pytest.raises(RuntimeError, match='two threads at once'), entrance:
         pass
-
-
-@pytest.mark.parametrize('matchers', [1, 2])
-def test_a_sequence_is_matched_in_its_order_and_read_no_further_than_it_is_taken(
-        textured_pair: Any, matchers: int) -> None:
-    pairs = [textured_pair(64, 32, shift) for shift in (3, 5, 7, 9, 4, 6, 8, 2)]
-    taken: list[int] = []
-
-    def read() -> Iterator[Any]:
-        for index, pair in enumerate(pairs):
-            taken.append(index)
-            yield pair
-    with StereoMatcher(SMALL) as matcher:
-        wanted = [matcher.compute(*pair).disparity for pair in pairs]
-        assert taken == []
-        for count, frame in enumerate(matcher.map(read(), matchers=matchers)):
-            assert len(taken) <= count + 2 * matchers + 1
-            assert np.array_equal(frame.disparity, wanted[count])
-        assert count == len(pairs) - 1
-
-
-def test_an_error_of_a_pair_comes_in_its_place(textured_pair: Any) -> None:
-    pair = textured_pair(64, 32, 5)
-    with StereoMatcher(SMALL) as matcher:
-        frames = matcher.map([pair, (pair[0], pair[1][:-1]), pair], matchers=2)
-        assert next(frames).disparity is not None
-        with pytest.raises(InputError):
-            next(frames)
-        assert matcher.compute(*pair).disparity is not None
-
-
-def test_a_sequence_that_is_left_early_leaves_the_matcher_free(textured_pair: Any) -> None:
-    pair = textured_pair(64, 32, 5)
-    with StereoMatcher(SMALL) as matcher:
-        frames = matcher.map([pair] * 8, matchers=2)
-        next(frames)
-        frames.close()                  # type: ignore[attr-defined]
-        assert matcher.compute(*pair).disparity is not None
 
 
 def test_threads_that_wait_are_rejected_once_the_matcher_closes(held: Held) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import dataclasses
 import re
@@ -213,23 +212,3 @@ def test_a_file_of_another_ending_or_output_is_rejected_in_a_sentence(frame, tmp
     for call in (bare.point_cloud, lambda: bare.save(tmp_path / 'cloud.ply')):
         with pytest.raises(ValueError, match='without the points output'):
             call()
-
-
-def test_a_pending_frame_can_be_awaited_and_a_cancelled_wait_leaves_it(textured_pair):
-    pair = textured_pair(64, 32, 5)
-
-    async def both(matcher: StereoMatcher):
-        first, second = matcher.submit(*pair), matcher.submit(*pair)
-        task = asyncio.ensure_future(_wait(second))
-        await asyncio.sleep(0)
-        task.cancel()
-        return await first, await second
-
-    with StereoMatcher(**SMALL) as matcher:
-        frames = asyncio.run(both(matcher))
-        assert np.array_equal(frames[0].disparity, frames[1].disparity)
-        assert np.array_equal(frames[0].disparity, matcher.compute(*pair).disparity)
-
-
-async def _wait(pending):
-    return await pending
