@@ -36,6 +36,12 @@ READER = (*USER, '--inh-caps=-all,+dac_read_search', '--ambient-caps=-all,+dac_r
 
 ZONE = 'Asia/Kathmandu'
 
+#: Reads the package and what is installed, and starts another process, as tests do.
+_PROBE = """
+import stereo_bp_ros, pytest, subprocess, sys
+subprocess.run([sys.executable, '-c', 'import pytest'], check=True)
+"""
+
 PYTEST = (sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider')
 
 
@@ -93,8 +99,8 @@ def other_user() -> tuple[tuple[str, ...], str]:
     if os.geteuid() != 0:
         return (), 'another user and a read-only tree: only root can become another user'
     for prefix in (USER, READER) if shutil.which(USER[0]) else ():
-        # Of the package and of what is installed.
-        if subprocess.run([*prefix, sys.executable, '-c', 'import stereo_bp_ros, pytest'],
+        # setpriv itself may still start what the user it becomes may not.
+        if subprocess.run([*prefix, sys.executable, '-c', _PROBE],
                           cwd=REPOSITORY, env={**os.environ, 'PYTHONPATH': str(REPOSITORY)},
                           capture_output=True, check=False).returncode == 0:
             return prefix, ''
