@@ -102,7 +102,7 @@ def test_links_that_lead_in_a_circle_are_no_input(tmp_path, verb):
     other.symlink_to(one)
     status, _, err = run(verb, *map(str, [one, other] if verb == 'match' else [one]))
     assert (status, err.count('\n')) == (2, 1)
-    assert str(one) in err
+    assert str(one)[:50] in err         # long ones are shortened
 
 
 @pytest.mark.parametrize(('height', 'width'), [(1, 1300), *slow((1, 1), (1300, 1), (2, 2))])
