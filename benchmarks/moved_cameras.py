@@ -5,7 +5,7 @@
 
 The right images are resampled (Lanczos) as if their camera had moved. Pairs with truth become
 sequences of ``--repeats`` pairs of 10 Hz with fresh noise, whose last one is scored: filled bad-3,
-per cent. A sequence is played forth and back: rows that are undone in the middle of the image.
+per cent. A sequence is played forth and back: rows corrected in the middle of the image.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def forth_and_back(pairs: Sequence[Pair], rows: float, degrees: float) -> Iterat
 
 
 def undone(pairs: Iterable[Pair], config: MatcherConfig) -> np.ndarray:
-    """Seconds, and rows that are undone in the middle of the image: float64 N x 2."""
+    """Seconds, and rows corrected in the middle of the image: float64 N x 2."""
     tracker, found = RowTracker(), []
     for pair in pairs:
         correction = tracker.corrections(pair, {'': config})['']

@@ -1,4 +1,4 @@
-"""What tests share a machine by: ROS domains, segments of Fast DDS, processor time."""
+"""What tests share a machine by: ROS domains, segments of Fast DDS, processor time, disks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import fcntl
 import os
 import pathlib
 import re
+import resource
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -113,3 +114,14 @@ def cpu_seconds(process: int) -> float:
     """Of all its threads, by its id."""
     fields = pathlib.Path(f'/proc/{process}/stat').read_text().rpartition(')')[2]
     return sum(map(int, fields.split()[11:13])) / os.sysconf('SC_CLK_TCK')
+
+
+@contextlib.contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """What a full disk does: no file can be longer than so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -40,6 +40,9 @@ NEEDS = ()
 
 PRESETS = {'bp': 'five_sets', 'tiled_bp': 'tsukuba_2019', 'sad': 'sad_venus'}
 
+#: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
+FIVE_SETS = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_subparsers(dest='algorithm', required=True, metavar='WHAT')
     for name in PRESETS:
@@ -122,11 +125,11 @@ def _pairs(options: argparse.Namespace, config: MatcherConfig) -> list[timing.Pa
         return [timing.Pair(pair.name, pair.left, pair.right,
                             chosen if named else pair.disparities or preset.disparity_range)
                 for pair in datasets.open_dataset(options.path)]
-    return [_street(text, config) for text in options.size or shared.FIVE_SETS]
+    return [_street(text, config) for text in options.size or FIVE_SETS]
 
 
 def _street(text: str, config: MatcherConfig) -> timing.Pair:
-    width, height, disparities = shared.parse_search_size(text)
+    width, height, disparities = shared.parse_size(text, 'WIDTHxHEIGHTxDISPARITIES', (16, 16, 2))
     # Drawing what no engine takes would only cost time.
     check_limits(width, height, config.max_image_width, config.max_image_height)
     config.replace(disparity_range=disparities)

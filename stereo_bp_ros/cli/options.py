@@ -116,10 +116,6 @@ def real(least: float, most: float) -> Callable[[str], float]:
     return read
 
 
-#: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
-FIVE_SETS = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
-
-
 def parse_size(text: str, form: str, least: Sequence[int]) -> tuple[int, ...]:
     """The whole numbers of ``text``, written as ``form``, e.g. 1280x720.
 
@@ -132,12 +128,6 @@ def parse_size(text: str, form: str, least: Sequence[int]) -> tuple[int, ...]:
         raise ValueError(f'--size is {shown(text)}, but must be {form}, at least '
                          + 'x'.join(map(str, least)))
     return tuple(int(part) for part in parts)
-
-
-def parse_search_size(text: str) -> tuple[int, int, int]:
-    """Width, height and disparities, as ``parse_size``."""
-    width, height, disparities = parse_size(text, 'WIDTHxHEIGHTxDISPARITIES', (16, 16, 2))
-    return width, height, disparities
 
 
 def add_matcher_options(parser: argparse.ArgumentParser) -> None:

@@ -37,8 +37,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
             quantisation.message_scale(self)
         if self.stereo_algorithm == 'bp' and self.message_type == 'float16':
             quantisation.check_float16(self)
-        count = len(str(self.iterations).split(','))
-        if count > self.levels:
+        if len(self._given_iterations) > self.levels:
             raise ConfigError('iterations', self.iterations,
                               f'must be at most levels ({self.levels}) numbers')
         ignored_keys(self.ignored_checks)
@@ -103,9 +102,13 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                'SAD has no result outside the valid window: use invalid')
 
     @property
+    def _given_iterations(self) -> tuple[int, ...]:
+        return tuple(map(int, str(self.iterations).split(',')))
+
+    @property
     def iterations_of_levels(self) -> tuple[int, ...]:
         """Iterations of each level, level 0 first."""
-        given = tuple(map(int, str(self.iterations).split(',')))
+        given = self._given_iterations
         return (given + (given[-1],) * self.levels)[:self.levels]
 
     @functools.cached_property

@@ -77,7 +77,7 @@ class _Part:
 class _File(io.BufferedReader):
     """A file of which no more is read at once than it has, nor more than is allowed.
 
-    The library believes the lengths that stand within a record.
+    The library does not validate the lengths within a record.
     """
 
     def __init__(self, path: pathlib.Path) -> None:

@@ -19,7 +19,7 @@ class Clocks:
 
     A negative /clock is ignored: the time before it stays.
 
-    :param conditions: is told of a negative /clock.
+    :param conditions: gets a warning for a negative /clock.
     """
 
     def __init__(self, node: Node, conditions: Conditions) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import pathlib
-import resource
 import sqlite3
 import struct
 import tempfile
@@ -22,6 +21,7 @@ from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.evaluation import bags
 from test.cli import mcap_files, recordings
 from test.cli.mcap_files import Channel
+from test.machine import file_size_limit
 
 CALIBRATION = Calibration(400.0, 0.25, 31.5, 31.5, 16.0)
 STORE = recordings.STORE
@@ -133,24 +133,13 @@ def traced() -> Iterator[list[int]]:
         tracemalloc.stop()
 
 
-@contextlib.contextmanager
-def limited_files(size: int) -> Iterator[None]:
-    """Within it no file of this process becomes larger: OSError."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize('compress', [zstd.compress, streamed])
 def test_a_compressed_file_fills_no_disk(tmp_path, temporary_folder, monkeypatch, compress):
     file = rosbag2(tmp_path / 'bag', size=8192)
     path = tmp_path / 'bag.db3.zstd'
     path.write_bytes(compress(file.read_bytes() + bytes(SIZE)))
     monkeypatch.setenv(VARIABLE, str(2**20 / 2**35))
-    with limited_files(2**22), pytest.raises(
+    with file_size_limit(2**22), pytest.raises(
             StereoError, match=rf'content of bag.* more than {2**20} bytes; .* {VARIABLE}='):
         bags.StereoBag(path)
     monkeypatch.delenv(VARIABLE)

@@ -17,7 +17,8 @@ import pytest
 from stereo_bp_ros.cli.main import build_parser
 from test import machine
 from test.cli.runs import run
-from test.core.test_atomic_files import contents, file_size_limit
+from test.core.test_atomic_files import contents
+from test.machine import file_size_limit
 from test.node import processes
 
 pytest.importorskip('numba')

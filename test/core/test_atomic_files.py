@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import os
 import pathlib
-import resource
 import stat
 from collections.abc import Callable, Iterator
 
@@ -14,17 +12,7 @@ import pytest
 
 from stereo_bp_ros import atomic_files
 from test.core.test_house import PACKAGE
-
-
-@contextlib.contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """What a full disk does: no file can be longer than so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+from test.machine import file_size_limit
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ FIRST_STAMP_NS = 10**18
 #: Nanoseconds between stamps at least: numbers that are closer are those of frames.
 MIN_STEP_NS = 1_000_000
 
-#: Nanoseconds from one frame to the next where names have nothing but the frames' numbers.
+#: Nanoseconds from one frame to the next where names have frame numbers alone.
 FRAME_NS = 100_000_000
 
 #: Largest number of a frame: larger ones that are no stamps in nanoseconds are no times.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 _PACKAGE = pathlib.Path(__file__).parents[3]
 
-#: Counts as a whole and leads nowhere: what it imports keeps files and tells of progress.
+#: Counts as a whole, without its imports: they cache files and report progress.
 _END = pathlib.Path(__file__).with_name('runtime.py')
 
 #: In place of a name: all that a module defines.

@@ -20,7 +20,7 @@ def is_aarch64() -> bool:
 
 
 def has(feature: str) -> bool:
-    """Whether it is told to have a feature, by LLVM's name.
+    """Whether a feature is enabled, by LLVM's name.
 
     What the name of the processor alone implies does not count: that is for LLVM to know.
     """
