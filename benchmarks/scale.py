@@ -9,7 +9,7 @@ the other: neither start nor compiling counts.
     processor         milliseconds of a frame, of the command and its workers together
     growth            of the resident memory of the largest process, KiB a frame
 
-    python -m benchmarks.scale [--frames 10000] [--workers 2] [--size 64x48x16]
+    python -m benchmarks.scale [--frames 10000] [--workers 2] [--size 64x48x16] [--sequences 4]
     python -m benchmarks.scale --backend cuda --preset road --size 1242x375x128 --frames 1000
         --workers 1 2 4 8
 
@@ -54,16 +54,20 @@ def main() -> None:
     common.add_backend(parser, 'cpu')
     parser.add_argument('--preset', choices=preset_names(), default='sad_fast', metavar='NAME',
                         help='what is matched with (default: %(default)s)')
+    parser.add_argument('--sequences', type=shared.whole(0), default=0, metavar='N',
+                        help='folders of equally many numbered frames, each for one process '
+                             '(default 0: pairs without stamps, which are cut into blocks)')
     parser.add_argument('--workers', nargs='+', type=shared.whole(1), default=[2], metavar='N',
                         help='processes (default 2)')
     options = parser.parse_args()
     common.print_machine(MatcherConfig(backend=options.backend))
-    print(f'{options.frames} frames of {options.size}, {options.preset}')
+    print(f'{options.frames} frames of {options.size}, {options.preset}, in '
+          + (f'{options.sequences} sequences' if options.sequences else 'blocks'))
     common.print_head('run', 'frames/s', 'of one process', 'efficiency', 'processor, ms',
                       'largest process, MiB', 'growth')
     with tempfile.TemporaryDirectory(prefix='stereo_bp_scale_') as name:
         folder = pathlib.Path(name)
-        write(folder, options.size, options.frames)
+        write(folder, options.size, options.frames, options.sequences)
         alone = 0.0
         for workers in (0, *options.workers):
             few, many = (evaluate(folder / part, workers, options) for part in ('once', 'twice'))
@@ -77,29 +81,29 @@ def main() -> None:
                 f'{(many.resident_kib - few.resident_kib) / options.frames:.2f}')
 
 
-def write(folder: pathlib.Path, size: common.Size, frames: int) -> None:
-    """Sequences of as many frames, and of twice as many; files of the same pair are one."""
+def write(folder: pathlib.Path, size: common.Size, frames: int, sequences: int) -> None:
+    """Folders of as many frames, and of twice as many; files of the same pair are one."""
     pairs = common.street(size, min(PAIRS, frames))
-    for part, count in (('once', frames), ('twice', 2 * frames)):
-        for side in ('left', 'right'):
-            (folder / part / side).mkdir(parents=True)
+    for side in ('left', 'right'):
+        for index, pair in enumerate(pairs):
+            files.write_image(folder / f'{side}{index}.pgm', getattr(pair, side))
+        for part, count in (('once', frames), ('twice', 2 * frames)):
             for index in range(count):
-                first = folder / 'once' / side / f'{index % len(pairs):07}.pgm'
-                file = folder / part / side / f'{index:07}.pgm'
-                if file == first:
-                    files.write_image(file, getattr(pairs[index], side))
-                else:
-                    file.hardlink_to(first)
+                place = folder / part / f'{index * max(1, sequences) // count:04}' / side
+                place.mkdir(parents=True, exist_ok=True)
+                name = f'{index:07}.pgm' if sequences else f'pair{index:07}.pgm'
+                (place / name).hardlink_to(folder / f'{side}{index % len(pairs)}.pgm')
 
 
 def evaluate(folder: pathlib.Path, workers: int, options: argparse.Namespace) -> Used:
-    """What the command takes for all pairs of a folder.
+    """What the command takes for all pairs of the folders in one.
 
     :raises SystemExit: it has failed.
     """
-    command = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'evaluate', str(folder),
-               '--preset', options.preset, '--backend', options.backend,
-               '--set', f'disparity_range={options.size.disparities}', '--set', 'num_threads=1']
+    command = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'evaluate',
+               *map(str, sorted(folder.iterdir())), '--preset', options.preset,
+               '--backend', options.backend, '--set', 'num_threads=1',
+               '--set', f'disparity_range={options.size.disparities}']
     if workers:
         command += ['--workers', str(workers)]
     begin = time.perf_counter()

@@ -4,58 +4,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation import scale
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Skipped, judge_all
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.showing import Showing
-from stereo_bp_ros.evaluation.sources import Sources, Unread
-
-#: Pairs that a worker is handed at once; fewer of short sources, so that all have work.
-MAX_CHUNK = 32
-
-Collect = Callable[[int, Evaluation, Matched], None]
-"""Is handed the place of a pair, who has judged it, and the pair."""
-
-class InProcess:
-    """An evaluation in this process, with the attributes of ``scale.Workers``."""
-
-    def __init__(self, evaluation: Evaluation, showing: Showing | None,
-                 collectors: Sequence[Collect]) -> None:
-        self.skipped: list[Skipped] = []
-        self.collected = showing
-        self._evaluation = evaluation
-        self._collectors: list[Collect] = [
-            *([showing.collect] if showing else []), *collectors]
-
-    @property
-    def backend(self) -> str:
-        """What computes."""
-        return self._evaluation.backend
-
-    @property
-    def devices(self) -> dict[str, list[Mapping[str, str]]]:
-        """What has computed each matcher."""
-        return {name: [one] for name, one in self._evaluation.devices.items()}
-
-    def judge(self, pairs: Iterable[Unread], skip: bool) -> Iterator[Result]:
-        """Results of all pairs, in their order."""
-        every = judge_all(self._evaluation, pairs, skipped=self.skipped if skip else None)
-        for number, matched in enumerate(every):
-            for collect in self._collectors:
-                collect(number + len(self.skipped), self._evaluation, matched)
-            yield matched.result
+from stereo_bp_ros.evaluation.sources import Sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--workers."""
     parser.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
-                        help='spread pairs over N processes of this machine, each with one thread '
-                             'and, in turn, one CUDA device; 1: this process, with one thread')
+                        help='spread sequences, and blocks of pairs without stamps, over N '
+                             'processes of this machine, each with one thread and, in turn, one '
+                             'CUDA device; 1: this process, with one thread')
 
 
 def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherConfig:
@@ -68,30 +35,27 @@ def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherCo
 @contextlib.contextmanager
 def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
           names: Sequence[str], method: Method, sources: Sources,
-          collectors: Sequence[Collect] = ()) -> Iterator[tuple[Iterator[Result], Any]]:
-    """Results of an evaluation where the command line wants it, and what computes them.
+          collectors: Sequence[scale.Collect] = ()
+          ) -> Iterator[tuple[Iterator[Result], scale.Run]]:
+    """Results of an evaluation where the command line wants it, and what else it finds.
 
-    That has ``backend``, ``devices`` and ``skipped`` once there is a result, and ``collected``:
-    what a page shows of the frames so far; None without ``--output``.
+    Pages show what is collected, with ``--output`` alone.
 
     :param collectors: are handed every pair, its place and who has judged it; in this process
         alone.
     """
-    showing = Showing(sources.count) if options.output else None
-    if showing:
+    run = scale.Run(Showing(sources.count) if options.output else None)
+    if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
-    if options.workers <= 1:
-        with (Evaluation(configs, names, method) as evaluation,
-              contextlib.closing(sources.unread()) as pairs):
-            here = InProcess(evaluation, showing, collectors)
-            yield here.judge(pairs, method.skip_unreadable), here
-        return
-    from stereo_bp_ros.evaluation import scale
-    size = max(1, min(MAX_CHUNK, sources.count // (4 * options.workers)))
-    plan = scale.Plan(configs, names, method, _devices(options), showing)
-    with (scale.Workers(plan, options.workers) as workers,
-          contextlib.closing(workers.judge(sources.chunks(size))) as found):
-        yield found, workers
+    with contextlib.ExitStack() as opened:
+        if options.workers > 1:
+            results = scale.spread(functools.partial(
+                scale.on_device, configs, names, method, _devices(options)),
+                sources, run, options.workers)
+        else:
+            evaluation = opened.enter_context(Evaluation(configs, names, method))
+            results = scale.judge_here(evaluation, sources, run, collectors)
+        yield opened.enter_context(contextlib.closing(results)), run
 
 
 def _devices(options: argparse.Namespace) -> int:

@@ -130,31 +130,29 @@ class McapStorage:
         if self._file is not None:
             self._file.close()
 
-    def messages(self, connections: Collection[Connection], start: int | None = None,
-                 stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
+    def messages(self, connections: Collection[Connection], start: int | None = None
+                 ) -> Iterator[tuple[Connection, int, bytes]]:
         """Messages in the order of recording; holds the chunks that overlap in time.
 
         :raises StereoError: these are too large.
         """
         wanted = {one.id: one for one in connections}
         held: collections.Counter[str] = collections.Counter()
-        parts = [self._of_part(one, wanted, start, stop, held) for one in self._parts
+        parts = [self._of_part(one, wanted, start, held) for one in self._parts
                  if one.counts.keys() & wanted.keys()
-                 and (start is None or one.last_ns >= start)
-                 and (stop is None or one.first_ns < stop)]
+                 and (start is None or one.last_ns >= start)]
         for time_ns, connection, data in heapq.merge(*parts, key=operator.itemgetter(0)):
             if connection is not None:
                 yield connection, time_ns, data
 
     def _of_part(self, part: _Part, wanted: dict[int, Connection], start: int | None,
-                 stop: int | None, held: collections.Counter[str]
+                 held: collections.Counter[str]
                  ) -> Iterator[tuple[int, Connection | None, bytes]]:
         """Messages of a part by time; it is read after the first item, which is none."""
         yield part.first_ns, None, b''
         found, size = [], 0
         for one in self._read(part):
-            if one.channel_id in wanted and (start is None or one.log_time >= start) and (
-                    stop is None or one.log_time < stop):
+            if one.channel_id in wanted and (start is None or one.log_time >= start):
                 found.append(one)
                 size += len(one.data) + _MESSAGE_BYTES
                 check_size(f'what chunks that overlap in time hold at {part.first_ns} ns',

@@ -127,15 +127,15 @@ class Reader:
         # ROS 1 is little-endian, and has header.seq where CDR says so.
         return stamp_of(data if self.is2 else b'\0\1\0\0' + data[4:MIN_BYTES])
 
-    def messages(self, connections: Collection[Connection], start: int | None = None,
-                 stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
+    def messages(self, connections: Collection[Connection], start: int | None = None
+                 ) -> Iterator[tuple[Connection, int, bytes]]:
         """Connection, time of recording in ns, and bytes; one file after another.
 
         :raises StereoError: what is behind the last message is damaged, or too large.
         """
         counts: collections.Counter[str] = collections.Counter()
         since = f' from {start} ns on' if start else ''
-        found = self._messages({(one.topic, one.msgtype): one for one in connections}, start, stop)
+        found = self._messages({(one.topic, one.msgtype): one for one in connections}, start)
         while True:
             try:
                 connection, time_ns, data = next(found)
@@ -154,11 +154,11 @@ class Reader:
                                   f'{len(data)} bytes are no message with a header')
             yield connection, time_ns, data
 
-    def _messages(self, wanted: Mapping[tuple[str, str], Connection], start: int | None,
-                  stop: int | None) -> Iterator[tuple[Connection, int, bytes]]:
+    def _messages(self, wanted: Mapping[tuple[str, str], Connection], start: int | None
+                  ) -> Iterator[tuple[Connection, int, bytes]]:
         for storage in self._storages:
             own = [one for one in storage.connections if (one.topic, one.msgtype) in wanted]
-            for connection, time_ns, data in storage.messages(own, start, stop) if own else ():
+            for connection, time_ns, data in storage.messages(own, start) if own else ():
                 if self.is2 and data.startswith(_ZSTD_MAGIC):
                     data, is_whole = decompress(data, 'zstd')
                     if not is_whole:

@@ -190,20 +190,19 @@ class SqliteStorage:
         """Close the file."""
         self._opened.close()
 
-    def messages(self, connections: Collection[Connection], start: int | None = None,
-                 stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
+    def messages(self, connections: Collection[Connection], start: int | None = None
+                 ) -> Iterator[tuple[Connection, int, bytes]]:
         """Messages in the order of recording.
 
         :raises StereoError: one is too large or none, or what is behind the last is damaged.
         """
         wanted = {one.id: one for one in connections}
-        limits = {f' AND timestamp {word} ?': value
-                  for word, value in (('>=', start), ('<', stop)) if value is not None}
+        since = [] if start is None else [start]
         with self._explained():
             for number, time_ns, data in self._execute(
                     f'SELECT topic_id, timestamp, {_DATA} FROM messages WHERE topic_id IN '
-                    f'({",".join("?" * len(wanted))}){"".join(limits)} ORDER BY timestamp',
-                    [allowed(MAX_MESSAGE_BYTES), *wanted, *limits.values()]):
+                    f'({",".join("?" * len(wanted))}){" AND timestamp >= ?" * len(since)} '
+                    'ORDER BY timestamp', [allowed(MAX_MESSAGE_BYTES), *wanted, *since]):
                 if isinstance(data, int):
                     check_size('a message', data, MAX_MESSAGE_BYTES)
                 if not isinstance(time_ns, int):

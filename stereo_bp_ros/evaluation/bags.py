@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stereo_bp_ros import files
@@ -49,7 +48,7 @@ from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.stamps import Image, NoPairError, PairFinder
 
 __all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'STORE',
-           'TRUTH_TOPIC', 'BagEntry', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
+           'TRUTH_TOPIC', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
            'find_stereo_topics', 'serialize_camera_info', 'serialize_clock', 'serialize_image',
            'serialize_truth', 'stamp_of', 'with_stamp', 'write_bag']
 
@@ -58,25 +57,6 @@ MAX_WAITING = 100
 
 #: Bytes and message of the latest camera_info of each side, by the node's relative topics.
 _Infos = dict[str, tuple[bytes, Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class BagEntry:
-    """Where one pair lies in a bag.
-
-    stamp_ns:  of the left image.
-    infos:     serialised camera_info of both sides, by the node's relative topics.
-    times_ns:  when the messages of the images were recorded, nanoseconds, by the node's relative
-               topics.
-    stamps_ns: of the images, likewise.
-    truth:     where its truth lies; None: it has none.
-    """
-
-    stamp_ns: int
-    infos: Mapping[str, bytes]
-    times_ns: Mapping[str, int]
-    stamps_ns: Mapping[str, int]
-    truth: TruthEntry | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +120,7 @@ class StereoBag:
     def _read_measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
         """Images and camera_infos of the first pairs."""
         pairs = self._pairs(self._decode, with_truth=False)
-        for _, parts, infos in itertools.islice(pairs, MEASURED_PAIRS):
+        for _, _, parts, infos in itertools.islice(pairs, MEASURED_PAIRS):
             if len(parts) == len(infos) == 2 and not any(
                     isinstance(content, _Damaged) for content in parts.values()):
                 yield ({side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS},
@@ -155,6 +135,11 @@ class StereoBag:
     def is_ros1(self) -> bool:
         """Whether this is a ROS 1 bag, whose bytes are not CDR."""
         return not self._reader.is2
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether pairs have stamps: all of a bag have."""
+        return True
 
     @property
     def count(self) -> int:
@@ -214,48 +199,13 @@ class StereoBag:
 
     def unread(self) -> Iterator[Unread]:
         """What ``read`` reads; the names are stamps. A damaged image concerns its pair alone."""
-        for entry, parts, infos in self._pairs(self._decode):
-            yield self._unread(entry, parts, infos)
-
-    def index(self) -> Iterator[BagEntry]:
-        """Where the pairs of ``read`` lie, in its order; decodes no image."""
-        return (entry for entry, _, _ in self._pairs(lambda *_: None))
-
-    def unread_entries(self, entries: Sequence[BagEntry]) -> Iterator[Unread]:
-        """As ``unread``, of consecutive entries of ``index``; decodes nothing that lies between.
-
-        :raises StereoError: the bag is another one than that of ``index``, or damaged.
-        """
-        roles = self.topics.roles()
-        infos: _Infos = {}
-        # A recording that was played twice has stamps twice.
-        waiting = collections.deque((entry, dict[str, Any]()) for entry in entries)
-        wanted = {(role, time_ns, entry.stamps_ns[role]): parts
-                  for entry, parts in waiting for role, time_ns in entry.times_ns.items()}
-        times_ns = [time_ns for _, time_ns, _ in wanted]
-        for connection, time_ns, data in self._reader.messages(
-                self._reader.of_topics(*roles), start=min(times_ns, default=0),
-                stop=max(times_ns, default=-1) + 1):
-            role = roles[connection.topic]
-            place = wanted.get((role, time_ns, self._reader.stamp(data)))
-            if place is not None:
-                place[role] = self._decode(connection.msgtype, data)
-            while waiting and waiting[0][1].keys() == waiting[0][0].times_ns.keys():
-                entry, parts = waiting.popleft()
-                for role, data in entry.infos.items():
-                    self._keep_info(infos, role, data)
-                yield self._unread(entry, parts, infos)
-        if waiting:
-            raise StereoError(f'{self.path} has changed: the pair of stamp '
-                              f'{waiting[0][0].stamp_ns} ns is no longer where it was')
-
-    def _unread(self, entry: BagEntry, parts: Mapping[str, Any], infos: _Infos) -> Unread:
-        return Unread(str(entry.stamp_ns),
-                      functools.partial(self._pair, entry, parts, dict(infos)))
+        for stamp_ns, truth, parts, infos in self._pairs(self._decode):
+            yield Unread(str(stamp_ns), functools.partial(self._pair, stamp_ns, truth, parts,
+                                                          dict(infos)))
 
     def _pairs(self, make: Callable[[str, bytes], Any], with_truth: bool = True
-               ) -> Iterator[tuple[BagEntry, dict[str, Any], _Infos]]:
-        """Every pair, what was made of its images by role, and its calibration.
+               ) -> Iterator[tuple[int, TruthEntry | None, dict[str, Any], _Infos]]:
+        """Stamp, truth, what was made of the images by role, and calibration of every pair.
 
         :param make: what becomes of the type and the bytes of an image.
         :raises NoPairError: there is none.
@@ -263,18 +213,14 @@ class StereoBag:
         finder = PairFinder(self.topics.tolerance_s)
         # A recorder may have written the first camera_info after its image.
         infos = self._first_infos()
-        entry = None
+        stamp_ns = None
         for images in self._match_images(finder, infos, make):
-            roles = {f'{one.side}/image_rect': one for one in images}
-            times_ns = {role: one.time_ns for role, one in roles.items()}
             stamp_ns = images[0].stamp_ns
             truth = self._truth if with_truth else None
-            entry = BagEntry(
-                stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns,
-                {role: one.stamp_ns for role, one in roles.items()},
-                truth.find(stamp_ns, min(times_ns.values())) if truth else None)
-            yield entry, {role: one.content for role, one in roles.items()}, infos
-        if entry is None:
+            yield (stamp_ns,
+                   truth.find(stamp_ns, min(one.time_ns for one in images)) if truth else None,
+                   {f'{one.side}/image_rect': one.content for one in images}, infos)
+        if stamp_ns is None:
             raise NoPairError(f'{self.path}: {finder.why_none()}')
 
     def _match_images(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
@@ -319,7 +265,8 @@ class StereoBag:
         if role not in infos or infos[role][0][MIN_BYTES:] != data[MIN_BYTES:]:
             infos[role] = bytes(data), self._reader.decode(CAMERA_INFO, data)
 
-    def _pair(self, entry: BagEntry, parts: Mapping[str, Any], infos: _Infos) -> Pair:
+    def _pair(self, stamp_ns: int, truth: TruthEntry | None, parts: Mapping[str, Any],
+              infos: _Infos) -> Pair:
         calibration = disparity = None
         for part in parts.values():
             if isinstance(part, _Damaged):
@@ -331,14 +278,13 @@ class StereoBag:
                 calibration = Calibration.from_camera_info(known['left'], known['right'])
                 if self._rectifier.may_be_raw(known) and self._decision.rectify:
                     images = self._rectifier.rectified(images, known)
-            if entry.truth and self._truth:
+            if truth and self._truth:
                 left = images['left']
-                disparity = self._truth.read(entry.truth, calibration, (left.height, left.width))
-            return Pair(str(entry.stamp_ns), images['left'], images['right'], disparity, None,
-                        calibration, entry.stamp_ns)
+                disparity = self._truth.read(truth, calibration, (left.height, left.width))
+            return Pair(str(stamp_ns), images['left'], images['right'], disparity, None,
+                        calibration, stamp_ns)
         except ValueError as error:
-            raise StereoError(f'{self.path}: the pair of stamp {entry.stamp_ns} ns: {error}'
-                              ) from error
+            raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 
 
 def _keep_damaged(images: Iterable[Image]) -> Iterator[tuple[Image, ...]]:

@@ -272,6 +272,19 @@ def percentiles(values: Iterable[float]) -> dict[str, float]:
             for percent, value in zip(PERCENTILES, shares, strict=True)}
 
 
+@contextlib.contextmanager
+def room_is_needed() -> Iterator[None]:
+    """For what keeps results on the disk.
+
+    :raises StereoError: there is no room for them.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StereoError(f'results cannot be kept in {tempfile.gettempdir()}, the folder '
+                          f'TMPDIR: {error.strerror}') from error
+
+
 class Results(Collection[Result]):
     """Results on the disk, in a file without a name: a long evaluation does not fill the memory.
 
@@ -281,24 +294,15 @@ class Results(Collection[Result]):
     """
 
     def __init__(self) -> None:
-        with self._room_is_needed():
+        with room_is_needed():
             self._file = tempfile.TemporaryFile(prefix='stereo_bp_')  # noqa: SIM115
         self._ends = array.array('Q', [0])
 
     def append(self, result: Result) -> None:
         """Keep one more."""
-        with self._room_is_needed():
+        with room_is_needed():
             self._ends.append(self._ends[-1] + self._file.write(zlib.compress(
                 pickle.dumps(result), 1)))
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _room_is_needed() -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StereoError(f'results cannot be kept in {tempfile.gettempdir()}, the folder '
-                              f'TMPDIR: {error.strerror}') from error
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -307,7 +311,7 @@ class Results(Collection[Result]):
         return any(one == item for one in self)
 
     def __iter__(self) -> Iterator[Result]:
-        with self._room_is_needed():
+        with room_is_needed():
             self._file.flush()
         for start, end in itertools.pairwise(self._ends):
             yield pickle.loads(zlib.decompress(os.pread(self._file.fileno(), end - start, start)))

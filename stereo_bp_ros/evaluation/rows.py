@@ -105,7 +105,7 @@ def describe_state(state: RowState) -> str:
 
 
 class RowTracker:
-    """Estimates of one sequence after another; travels by pickle.
+    """Estimates of one sequence after another.
 
     alone:       names of matchers that measure pairs without a stamp, too.
     calibration: of pairs that bring none.

@@ -92,15 +92,14 @@ class Evaluation:
         self._own, *_ = configs
         self._configs = dict(configs)
         self._baselines = tuple(names)
-        self._method = method or Method()
+        self.method = method or Method()
         first = configs[self._own]
         if names and first.reference_image != 'left':
             raise ValueError("--against needs reference_image left: OpenCV's matchers have no "
                              'other')
         for name in names:
             baselines.Baseline(name, first.disparity_range, first.min_disparity)
-        self._frozen = checks.FrozenCameras()
-        self.rows = RowTracker(self._method.alone, self._method.calibration)
+        self._begin('')
         self._matchers: dict[str, StereoMatcher] = {}
         try:
             for name, config in self._configs.items():
@@ -142,19 +141,23 @@ class Evaluation:
     def judge(self, pair: Pair) -> Matched:
         """Match a pair with every matcher, and compare with its truth.
 
+        What the pairs before it have shown counts as long as they are of the same input.
+
         :raises StereoError, ValueError: a matcher or a check rejects the images.
         """
+        if pair.input != self._input:
+            self._begin(pair.input)
         doubts = self._examine(pair)
         known: dict[str, Any] | None = None
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
-        self.rows.corrections(pair, {name: self._method.range_of(config, pair)
+        self.rows.corrections(pair, {name: self.method.range_of(config, pair)
                                      for name, config in self._configs.items()})
         for name, matcher in self._matchers.items():
             frames[name], times_ms = self._match(matcher, name, pair)
             maps[name] = _map(frames[name])
-            known = known or self._method.known_of(pair, maps[name][0].shape)
+            known = known or self.method.known_of(pair, maps[name][0].shape)
             found[name] = Figures(times_ms, score_frame(
                 *maps[name], confidence=frames[name].confidence, **known),
                 dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
@@ -174,7 +177,13 @@ class Evaluation:
         left, _ = pair.images
         return Matched(pair, Result(
             pair.name, left.width, left.height, found, host_memory.peak(), pair.input,
-            tuple(doubts)), maps, frames, self._method.calibration_of(pair))
+            tuple(doubts)), maps, frames, self.method.calibration_of(pair))
+
+    def _begin(self, name: str) -> None:
+        """Forget the pairs of the input before this one."""
+        self._input = name
+        self._frozen = checks.FrozenCameras()
+        self.rows = RowTracker(self.method.alone, self.method.calibration)
 
     def _examine(self, pair: Pair) -> list[checks.Finding]:
         """What is doubtful about a pair, before it is matched; of its truth later."""
@@ -215,13 +224,13 @@ class Evaluation:
         left, right = pair.images
         # A truth is the disparity between the images as they are, which a calibration shifts.
         frame, times_ms = self._timed(lambda: matcher.compute(left, right))
-        if self._method.confidence and pair.truth is not None:
+        if self.method.confidence and pair.truth is not None:
             frame = dataclasses.replace(frame, confidence=_confidence(matcher, pair))
         return frame, times_ms
 
     def _adapt(self, matcher: StereoMatcher, name: str, pair: Pair) -> None:
         """Make it ready for a pair: its range, its size, and its rows."""
-        wanted = self._method.range_of(self._configs[name], pair)
+        wanted = self.method.range_of(self._configs[name], pair)
         if wanted != matcher.config:
             matcher.reconfigure(wanted)
         left, _ = pair.images
@@ -232,7 +241,7 @@ class Evaluation:
     def _timed(self, program: Callable[[], T]) -> tuple[T, list[float]]:
         """What the last run returns, and the times of all in milliseconds."""
         times_ms = []
-        for _ in range(self._method.repeat):
+        for _ in range(self.method.repeat):
             start = time.perf_counter()
             result = program()
             times_ms.append((time.perf_counter() - start) * 1e3)
@@ -265,17 +274,17 @@ def examine_inputs(sources: Sources, config: MatcherConfig, method: Method, own:
     return kept
 
 
-def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
-              skipped: list[Skipped] | None = None) -> Iterator[Matched]:
-    """Judge one pair after another.
+def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 0,
+              skipped: list[Skipped] | None = None) -> Iterator[tuple[int, Matched]]:
+    """Judge one pair after another; yields the place of each, from 0, too.
 
-    :param first: number of the first pair in its source.
+    :param first: place of the first pair.
     :param skipped: gets those that cannot be read; None: the first one raises.
     :raises StereoError: a pair cannot be read or matched; the text names it.
     """
     found = iter(pairs)
-    for number in itertools.count(first):
-        name = f'pair {number}'
+    for place in itertools.count(first):
+        name = f'pair {place + 1}'
         try:
             unread = next(found, None)
             if unread is None:
@@ -291,7 +300,7 @@ def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
             matched = evaluation.judge(pair)
         except (*UNREADABLE, MemoryError) as error:
             raise StereoError(f'{name}: {error}') from error
-        yield matched
+        yield place, matched
 
 
 def _confidence(matcher: StereoMatcher, pair: Pair) -> np.ndarray:

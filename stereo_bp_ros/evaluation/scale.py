@@ -1,23 +1,25 @@
-"""An evaluation spread over processes, in the order of one process.
+"""An evaluation in this process, or spread over several in the order of one.
 
-Workers read chunks of pairs themselves and send back figures: no image travels. A few chunks are
-under way at any time, so that memory does not grow with their number.
+A worker opens the source of a chunk itself, and writes what it finds into a file that the command
+reads meanwhile. No image travels, and what waits for an earlier chunk fills no memory.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import copy
 import dataclasses
-import itertools
+import functools
+import io
 import multiprocessing
 import os
+import pathlib
+import pickle
 import signal
 import tempfile
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, resource_tracker
 from typing import Any
@@ -26,249 +28,200 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.rows import RowTracker
-from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Skipped, judge_all
+from stereo_bp_ros.evaluation.results import Result, room_is_needed
+from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Matched, Skipped, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
-from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader
+from stereo_bp_ros.evaluation.sources import Chunk, Sources, Unread
 
-#: Under way at most, with those that wait for an earlier one.
-CHUNKS_PER_WORKER = 3
+#: A worker's share of pairs without stamps comes in so many chunks.
+CHUNKS_PER_WORKER = 4
 
-#: A worker whose command has ended finishes its pair within this time, or is killed.
-END_TIMEOUT_S = 1.0
+#: From one look at what a worker has written to the next, seconds.
+POLL_S = 0.1
 
 #: Of libraries for linear algebra in a worker.
 ONE_THREAD = dict.fromkeys(('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'), '1')
 
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What every worker is told when it starts.
-
-    configs, names, method: as of ``Evaluation``.
-    devices: CUDA devices of the machine over which workers are spread; 0: every worker takes the
-             ``device_id`` of its configurations.
-    showing: collects the pairs of each chunk in its worker, anew from this one; None: nothing is
-             shown.
-    """
-
-    configs: Mapping[str, MatcherConfig]
-    names: Sequence[str] = ()
-    method: Method = dataclasses.field(default_factory=Method)
-    devices: int = 0
-    showing: Showing | None = None
-
-    def configs_of(self, worker: int) -> dict[str, MatcherConfig]:
-        """Of a worker by its number, from 0."""
-        if not self.devices:
-            return dict(self.configs)
-        return {name: config.replace(device_id=worker % self.devices)
-                for name, config in self.configs.items()}
+Collect = Callable[[int, Evaluation, Matched], None]
+"""Is handed the place of a pair, who has judged it, and the pair."""
 
 
 @dataclasses.dataclass
-class _Judged:
-    """What a worker made of a chunk.
+class Run:
+    """What an evaluation has found so far beside its results.
 
-    devices: of ``Evaluation``.
-    skipped: pairs that cannot be read, where they are left out.
-    collected: from its pairs, where any are shown.
-    error:   why the rest of it is missing, or ''.
+    collected: for a page; None: nothing is shown.
+    backend:   what computes: 'cpu' or 'cuda'.
+    devices:   what has computed each matcher, the same thing once; as of ``Evaluation``.
+    skipped:   pairs that cannot be read, where they are left out.
     """
 
     collected: Showing | None = None
-    results: list[Result] = dataclasses.field(default_factory=list)
     backend: str = ''
-    devices: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    devices: dict[str, list[Mapping[str, str]]] = dataclasses.field(default_factory=dict)
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
-    error: str = ''
 
-    @property
-    def count(self) -> int:
-        return len(self.results) + len(self.skipped)
-
-
-class _Judge:
-    """Judges chunks in a worker; its engines stay from chunk to chunk."""
-
-    def __init__(self, plan: Plan, worker: int = 0) -> None:
-        self.ended = threading.Event()
-        self._plan = plan
-        self._configs = plan.configs_of(worker)
-        self._reader = ChunkReader()
-        self._evaluation: Evaluation | None = None
-
-    def judge(self, chunk: Chunk) -> _Judged:
-        found = _Judged(copy.deepcopy(self._plan.showing))
-        try:
-            if self._evaluation is None:
-                self._evaluation = Evaluation(self._configs, self._plan.names, self._plan.method)
-            if chunk.rows is not None:
-                self._evaluation.rows = chunk.rows
-            found.backend, found.devices = self._evaluation.backend, self._evaluation.devices
-            for matched in judge_all(self._evaluation, self._reader.unread(chunk),
-                                     chunk.place + 1, found.skipped
-                                     if self._plan.method.skip_unreadable else None):
-                if self.ended.is_set():
-                    return _Judged()        # nobody takes it any more
-                if found.collected is not None:
-                    found.collected.collect(found.count + chunk.place, self._evaluation, matched)
-                found.results.append(matched.result)
-        # Not every exception survives the way between processes; a text does.
-        except (StereoError, ValueError, OSError) as error:
-            found.error = str(error)
-        except Exception as error:
-            found.error = f'behind pair {chunk.place + found.count}: {described(error)}'
-        return found
+    def add(self, other: Run) -> None:
+        """Take in what another process has found."""
+        self.backend = other.backend
+        for name, devices in other.devices.items():
+            known = self.devices.setdefault(name, [])
+            known += [one for one in devices if one not in known]
+        self.skipped += other.skipped
+        if self.collected and other.collected:
+            self.collected += other.collected
 
 
-#: That of this process, where it is a worker.
-_of_this_worker: list[_Judge] = []
+def judge_here(evaluation: Evaluation, sources: Sources, run: Run,
+               collectors: Sequence[Collect] = ()) -> Generator[Result, None, None]:
+    """Results of all pairs in their order, in this process.
+
+    :raises StereoError: a pair cannot be read or matched.
+    """
+    for chunk in sources.chunks():
+        yield from _judge_chunk(evaluation, chunk, sources.unread(chunk), run, collectors)
 
 
-def _start_worker(plan: Plan, numbers: Any, command: connection.Connection, folder: str) -> None:
-    tempfile.tempdir = folder
-    judge = _Judge(plan, numbers.get())
-    _of_this_worker.append(judge)
-
-    def end_with_command() -> None:
-        connection.wait([command])
-        judge.ended.set()
-        threading.Event().wait(END_TIMEOUT_S)
-        os._exit(1)
-
-    threading.Thread(target=end_with_command, daemon=True).start()
-
-
-def _judge(chunk: Chunk) -> _Judged:
-    return _of_this_worker[0].judge(chunk)
+def _judge_chunk(evaluation: Evaluation, chunk: Chunk, pairs: Generator[Unread, None, None],
+                 run: Run, collectors: Sequence[Collect] = ()) -> Iterator[Result]:
+    run.add(Run(backend=evaluation.backend,
+                devices={name: [one] for name, one in evaluation.devices.items()}))
+    if run.collected:
+        collectors = [run.collected.collect, *collectors]
+    skipped = run.skipped if evaluation.method.skip_unreadable else None
+    with contextlib.closing(pairs):
+        for place, matched in judge_all(evaluation, pairs, chunk.place, skipped):
+            for collect in collectors:
+                collect(place, evaluation, matched)
+            yield matched.result
 
 
-class Workers:
-    """Processes of this machine that evaluate; used in ``with``, at whose end they end."""
+def on_device(configs: Mapping[str, MatcherConfig], names: Sequence[str], method: Method,
+              devices: int, worker: int) -> Evaluation:
+    """What a worker evaluates with, by its number from 0.
 
-    def __init__(self, plan: Plan, count: int) -> None:
-        self.backend = ''
-        """What computes: 'cpu' or 'cuda'; '' before the first result."""
-        self.devices: dict[str, list[Mapping[str, str]]] = {}
-        """What has computed each matcher so far, the same thing once; as of ``Evaluation``."""
-        self.skipped: list[Skipped] = []
-        """Pairs so far that cannot be read, where they are left out."""
-        self.collected: Showing | None = plan.showing
-        """From all results so far; None where the plan shows nothing."""
-        self._plan, self._count = plan, count
-        self._opened = contextlib.ExitStack()
-        self._folder = self._opened.enter_context(
-            tempfile.TemporaryDirectory(prefix='stereo_bp_'))
-        added = {name: value for name, value in {**ONE_THREAD, **transport.kept_memory()}.items()
-                 if name not in os.environ}
-        os.environ.update(added)
-        self._opened.callback(lambda: [os.environ.pop(name, None) for name in added])
-        # Started later, it would let the thread that starts it be interrupted.
-        resource_tracker.ensure_running()
-        self._start()
+    :param devices: CUDA devices that workers take in turn; 0: those of the configurations.
+    """
+    if devices:
+        configs = {name: config.replace(device_id=worker % devices)
+                   for name, config in configs.items()}
+    return Evaluation(configs, names, method)
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context('spawn')      # CUDA and Numba do not survive a fork
-        numbers = context.SimpleQueue()
-        for number in range(self._count):
-            numbers.put(number)
-        # Its end here closes with this process, also when that is killed.
-        theirs, self._command = context.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(self._count, context, _start_worker, (
-            self._plan, numbers, theirs, self._folder))
 
-    def __enter__(self) -> Workers:
-        return self
+def spread(make: Callable[[int], Evaluation], sources: Sources, run: Run, workers: int
+           ) -> Generator[Result, None, None]:
+    """Results of all pairs in their order, by processes that end with this generator.
 
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-        self._opened.close()
-
-    def _stop(self) -> None:
-        self._command.close()
-        self._pool.shutdown(cancel_futures=True)
-
-    def _submit(self, chunk: Chunk) -> Future[_Judged]:
+    :param make: travels to a worker by pickle, and is handed its number from 0.
+    :raises StereoError: a pair cannot be read or matched, or a worker was killed.
+    """
+    size = max(1, sources.count // (CHUNKS_PER_WORKER * workers))
+    with _pool(workers, make, copy.deepcopy(run.collected)) as (pool, folder):
         # A terminal interrupts the whole group. Processes that are started here never see it:
         # this one ends them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return self._pool.submit(_judge, chunk)
-        except BrokenProcessPool as error:
-            lost: Future[_Judged] = Future()
-            lost.set_exception(error)
-            return lost
+            under_way = [(chunk, folder / str(chunk.place),
+                          pool.submit(_judge, chunk, folder / str(chunk.place)))
+                         for chunk in sources.chunks(size)]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def judge(self, chunks: Iterable[Chunk]) -> Generator[Result, None, None]:
-        """Results of all pairs in the order of the chunks.
-
-        The first chunk is done alone: what it compiles, others find in the cache. Where a worker
-        dies all start anew, and the earliest chunk is done alone.
-
-        :raises StereoError: a pair cannot be read or matched, or a chunk ends a worker twice.
-        """
-        waiting = _with_rows(chunks, self._plan)
-        under_way: collections.deque[tuple[Chunk, Future[_Judged]]] = collections.deque()
-        allowed = 1
-        while True:
-            for chunk in itertools.islice(waiting, allowed - len(under_way)):
-                under_way.append((chunk, self._submit(chunk)))
-            if not under_way:
-                return
-            chunk, future = under_way.popleft()
+        for chunk, path, judging in under_way:
+            found = 0
+            for one in _read(path, judging):
+                if isinstance(one, Result):
+                    found += 1
+                    yield one
+                else:
+                    found += len(one.skipped)
+                    run.add(one)
             try:
-                judged = future.result()
-            except BrokenProcessPool:
-                judged = self._judge_alone(chunk)
-                under_way = collections.deque(
-                    (other, self._submit(other)) for other, _ in under_way)
-            self.backend = judged.backend
-            for matcher, device in judged.devices.items():
-                known = self.devices.setdefault(matcher, [])
-                if device not in known:
-                    known.append(device)
-            if self.collected and judged.collected and not judged.error:
-                self.collected += judged.collected
-            self.skipped += judged.skipped
-            yield from judged.results
-            if judged.error:
-                raise StereoError(judged.error)
-            allowed = CHUNKS_PER_WORKER * self._count
+                judging.result()
+            except BrokenProcessPool as error:
+                lost = [str(one) for one, path, judging in under_way
+                        if path.exists() and judging.exception()]
+                raise StereoError(
+                    f'a worker died while it evaluated {" or ".join(lost)}: is memory short? Use '
+                    'fewer --workers') from error
+            path.unlink()
+            sources.warn_unpaired(chunk, found)
 
-    def _judge_alone(self, chunk: Chunk) -> _Judged:
-        """Of new workers, because one has died."""
-        self._stop()
-        self._start()
+
+@contextlib.contextmanager
+def _pool(workers: int, make: Callable[[int], Evaluation], showing: Showing | None
+          ) -> Iterator[tuple[ProcessPoolExecutor, pathlib.Path]]:
+    """Processes that end with it or with this process, and a folder for their files."""
+    added = {name: value for name, value in {**ONE_THREAD, **transport.kept_memory()}.items()
+             if name not in os.environ}
+    # Started later, it would let the thread that starts it be interrupted.
+    resource_tracker.ensure_running()
+    context = multiprocessing.get_context('spawn')      # CUDA and Numba do not survive a fork
+    numbers = context.SimpleQueue()
+    for number in range(workers):
+        numbers.put(number)
+    # Its end here closes with this process, also when that is killed.
+    theirs, command = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory(prefix='stereo_bp_') as folder:
+        pool = ProcessPoolExecutor(workers, context, _start_worker, (
+            numbers, theirs, folder, os.getcwd(), make, showing))
+        os.environ.update(added)
         try:
-            return self._submit(chunk).result()
-        except BrokenProcessPool as error:
-            raise StereoError(
-                f'pairs {chunk.start + 1} to {chunk.stop} of {chunk.input} have ended one worker '
-                'after another: are they too large for the memory? See what evaluating them '
-                'without --workers says') from error
+            yield pool, pathlib.Path(folder)
+            pool.shutdown()
+        finally:
+            command.close()
+            pool.shutdown(cancel_futures=True)
+            for name in added:
+                del os.environ[name]
 
 
-def _with_rows(chunks: Iterable[Chunk], plan: Plan) -> Generator[Chunk, None, None]:
-    """The chunks, with what all pairs before them show of their rows, where somebody asks.
+def _start_worker(numbers: Any, command: connection.Connection, temporary: str, current: str,
+                  make: Callable[[int], Evaluation], showing: Showing | None) -> None:
+    def end_with_command() -> None:
+        connection.wait([command])
+        os._exit(1)
 
-    These are measured here: every worker would need all pairs before its own.
-    """
-    configs = {name: config for name, config in plan.configs.items()
-               if config.row_correction != 'off'}
-    if not configs:
-        yield from chunks
-        return
-    tracker = RowTracker(plan.method.alone, plan.method.calibration)
-    with ChunkReader() as reader:
-        for chunk in chunks:
-            yield dataclasses.replace(chunk, rows=copy.deepcopy(tracker))
-            for unread in reader.unread(chunk):
-                with contextlib.suppress(*UNREADABLE):      # the worker tells of it
-                    pair = unread.load()
-                    if pair.stamp_ns is not None:
-                        tracker.corrections(pair, {name: plan.method.range_of(config, pair)
-                                                   for name, config in configs.items()})
+    threading.Thread(target=end_with_command, daemon=True).start()
+    tempfile.tempdir = temporary
+    os.chdir(current)
+    _of_this_worker.extend((functools.cache(functools.partial(make, numbers.get())), showing))
+
+
+#: Where this process is a worker: who makes its evaluation, once, and what begins to collect.
+_of_this_worker: list[Any] = []
+
+
+def _judge(chunk: Chunk, path: pathlib.Path) -> None:
+    """Write results, and what to add to the ``Run`` of the command."""
+    make, showing = _of_this_worker
+    run = Run(copy.deepcopy(showing))
+    with room_is_needed(), path.open('wb') as file:
+        try:
+            for result in _judge_chunk(make(), chunk, chunk.unread(), run):
+                if not file.tell():     # whatever becomes of the rest
+                    pickle.dump(Run(None, run.backend, run.devices), file)
+                pickle.dump(result, file)
+                file.flush()
+        # Not every exception survives the way between processes; a text does.
+        except UNREADABLE as error:
+            raise StereoError(str(error)) from error
+        except Exception as error:
+            raise StereoError(f'{chunk}: {described(error)}') from error
+        finally:
+            pickle.dump(run, file)
+
+
+def _read(path: pathlib.Path, judging: Future[None]) -> Iterator[Any]:
+    """What a worker has written, and what it writes until its chunk is done."""
+    while not (path.exists() or judging.done()):
+        wait([judging], POLL_S)
+    with path.open('rb') if path.exists() else io.BytesIO() as file:
+        while True:
+            is_done, place = judging.done(), file.tell()
+            try:
+                yield pickle.load(file)
+            except (EOFError, pickle.UnpicklingError):      # it is not whole yet
+                if is_done:
+                    return
+                file.seek(place)
+                wait([judging], POLL_S)

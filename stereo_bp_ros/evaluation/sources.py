@@ -10,7 +10,7 @@ import itertools
 import logging
 import pathlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,15 +24,14 @@ from stereo_bp_ros.stamps import sync_setting
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation import bags
-    from stereo_bp_ros.evaluation.rows import RowTracker
 
 _log = logging.getLogger(__name__)
 
 #: Share of the left images that may lack a partner without a word.
 MAX_ALONE = 0.02
 
-__all__ = ['Chunk', 'ChunkReader', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of',
-           'open_pairs', 'pair_of_street']
+__all__ = ['Chunk', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of', 'open_pairs',
+           'pair_of_street']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,11 +88,15 @@ class Sources:
         self.inputs = tuple(inputs)
         self._topics = topics
         self._told: set[str] = set()
-        self._counts: list[int] = []
+        self._whole: list[Chunk] = []
         self.warnings: list[str] = []
+        first = 0
         for one in inputs:
             with _open_source(one.source, topics) as source:
-                self._counts.append(min(source.count, limit or source.count))
+                count = min(source.count, limit or source.count)
+                self._whole.append(Chunk(one, topics, 0, count, source.is_sequence, first,
+                                         one.name if len(self.inputs) > 1 else ''))
+                first += count
                 if isinstance(source, _Numbered):
                     self.warnings += source.warnings
 
@@ -114,101 +117,92 @@ class Sources:
     @property
     def count(self) -> int:
         """Pairs that there are; a bag may have fewer that are whole."""
-        return sum(self._counts)
+        return sum(one.stop for one in self._whole)
 
     def pairs(self) -> Iterator[Pair]:
         """All pairs, each read or drawn when it is wanted."""
-        return (one.load() for one in self.unread())
-
-    def unread(self) -> Generator[Unread, None, None]:
-        """What ``pairs`` reads; its source is open until this is closed or at its end."""
-        for one in self.inputs:
-            yield from self._unread_of(one)
+        return itertools.chain.from_iterable(map(self.pairs_of, self.inputs))
 
     def pairs_of(self, one: Input) -> Iterator[Pair]:
         """The pairs of one of the inputs."""
-        return (pair.load() for pair in self._unread_of(one))
+        return (pair.load() for pair in self.unread(self._whole[self.inputs.index(one)]))
 
-    def _unread_of(self, one: Input) -> Iterator[Unread]:
-        label, count = self._label(one), self._counts[self.inputs.index(one)]
+    def chunks(self, size: int = 0) -> Iterator[Chunk]:
+        """All pairs: every sequence is one chunk, other inputs are cut. Nothing is read.
+
+        :param size: pairs of a chunk of pairs that follow no other; 0: these are not cut either.
+        """
+        for one in self._whole:
+            step = size if size and not one.is_sequence else max(1, one.stop)
+            for start in range(0, one.stop, step):
+                yield dataclasses.replace(one, start=start, stop=min(start + step, one.stop))
+
+    def unread(self, chunk: Chunk) -> Generator[Unread, None, None]:
+        """What a chunk has; behind it a warning may say that images have no partner."""
         found = 0
-        with _open_source(one.source, self._topics) as source:
-            for pair in itertools.islice(source.unread(), count):
+        with contextlib.closing(chunk.unread()) as pairs:
+            for pair in pairs:
                 found += 1
-                yield _label_pair(label, pair)
-        self._warn_unpaired(one, count, found)
+                yield pair
+        self.warn_unpaired(chunk, found)
 
-    def _warn_unpaired(self, one: Input, count: int, found: int) -> None:
-        """Warn of images without a partner, where all pairs of an input were found."""
+    def warn_unpaired(self, chunk: Chunk, found: int) -> None:
+        """Warn of images without a partner, where all pairs of a chunk were found."""
+        one, count = chunk.input, chunk.stop - chunk.start
         if count - found > MAX_ALONE * count and one.name not in self._told:
             self._told.add(one.name)
             _log.warning('%s: %d of %d left images have no partner (%s)', one, count - found,
                          count, sync_setting(_tolerance_s(self._topics)))
-
-    def chunks(self, size: int = 32) -> Iterator[Chunk]:
-        """The same pairs in chunks; decodes no image, and draws none.
-
-        The first chunk of each input is one pair. A bag is read once, for its stamps, while chunks
-        are taken.
-
-        :param size: pairs of every other chunk, at least 1.
-        """
-        first = 0
-        for one, count in zip(self.inputs, self._counts, strict=True):
-            source = one.source.absolute() if isinstance(one.source, pathlib.Path) else one.source
-            whole = Chunk(Input(one.name, source), self._topics, 0, 0, label=self._label(one),
-                          first=first)
-            places = [0, *range(1, count, size), count]
-            with _open_source(source, self._topics) as opened:
-                index: Iterator[Any] = opened.index()
-                for start, stop in itertools.pairwise(places):
-                    entries = tuple(itertools.islice(index, stop - start))
-                    if not entries:         # a bag may have left images without a partner
-                        continue
-                    stop = start + len(entries)
-                    yield dataclasses.replace(whole, start=start, stop=stop, entries=entries)
-                    first = whole.first + stop
-            self._warn_unpaired(one, count, first - whole.first)
-
-    def _label(self, one: Input) -> str:
-        return one.name if len(self.inputs) > 1 else ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
     """Consecutive pairs of an input, of which nothing is read yet.
 
-    input:       its path is absolute.
     topics:      of a bag.
     start, stop: indices of the pairs in the input, the last one excluded.
-    entries:     where the source has them.
-    rows:        what the pairs before these show of their rows; None: nobody asks.
-    label:       the name of the input, where there are several.
+    is_sequence: whether pairs have stamps: what is known of one depends on those before it.
     first:       pairs of the inputs before this one.
+    label:       the name of the input, where there are several.
     """
 
     input: Input
     topics: StereoTopics | None
     start: int
     stop: int
-    entries: tuple[bags.BagEntry | int, ...] = ()
-    rows: RowTracker | None = None
-    label: str = ''
+    is_sequence: bool
     first: int = 0
+    label: str = ''
+
+    def __str__(self) -> str:
+        return f'pairs {self.start + 1} to {self.stop} of {self.input}'
 
     @property
     def place(self) -> int:
         """Of the first pair among those of all inputs, from 0."""
         return self.first + self.start
 
+    def unread(self) -> Generator[Unread, None, None]:
+        """The pairs; their source is open until this is closed or at its end.
+
+        :raises ValueError, StereoError: the source cannot be read, or has changed.
+        :raises ImportError: a bag without rosbags.
+        """
+        with _open_source(self.input.source, self.topics) as source:
+            if source.count < self.stop:
+                raise StereoError(f'{self.input} has changed: it had {self.stop} pairs or more, '
+                                  f'and has {source.count}')
+            for pair in itertools.islice(source.unread(), self.start, self.stop):
+                yield _label_pair(self.label, pair)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Numbered:
     """A source whose pairs have numbers: a folder, or a street that is drawn."""
 
-    title: str
     names: Sequence[str]
     load: Callable[[int], Pair]
+    is_sequence: bool
     warnings: Sequence[str] = ()
 
     @property
@@ -216,17 +210,8 @@ class _Numbered:
         return len(self.names)
 
     def unread(self) -> Iterator[Unread]:
-        return self.unread_entries(range(self.count))
-
-    def index(self) -> Iterator[int]:
-        return iter(range(self.count))
-
-    def unread_entries(self, entries: Sequence[int]) -> Iterator[Unread]:
-        if entries and entries[-1] >= self.count:
-            raise StereoError(f'{self.title} has changed: it had {entries[-1] + 1} pairs or more, '
-                              f'and has {self.count}')
-        return (Unread(self.names[place], functools.partial(self.load, place))
-                for place in entries)
+        return (Unread(name, functools.partial(self.load, place))
+                for place, name in enumerate(self.names))
 
 
 @contextlib.contextmanager
@@ -234,8 +219,8 @@ def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | Non
                  ) -> Iterator[_Numbered | bags.StereoBag]:
     globs = topics.globs if topics else None
     if isinstance(source, RoadSequence):
-        yield _Numbered('the street', [f'{place:06d}' for place in range(len(source))],
-                        functools.partial(pair_of_street, source))
+        yield _Numbered([f'{place:06d}' for place in range(len(source))],
+                        functools.partial(pair_of_street, source), True)
     elif not globs and is_bag(source):
         # Needs rosbags, which folders of images do without.
         from stereo_bp_ros.evaluation import bags
@@ -243,44 +228,12 @@ def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | Non
             yield bag
     else:
         dataset = datasets.open_dataset(source, _tolerance_s(topics), globs)
-        yield _Numbered(str(source), dataset.names, dataset.__getitem__, dataset.warnings)
+        yield _Numbered(dataset.names, dataset.__getitem__, dataset.is_sequence,
+                        dataset.warnings)
 
 
 def _tolerance_s(topics: StereoTopics | None) -> float:
     return topics.tolerance_s if topics else 0.0
-
-
-class ChunkReader:
-    """Reads chunks, and keeps the latest source open; to be closed, or used in ``with``."""
-
-    def __init__(self) -> None:
-        self._opened = contextlib.ExitStack()
-        self._source: tuple[pathlib.Path | RoadSequence, StereoTopics | None] | None = None
-
-    def __enter__(self) -> ChunkReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
-
-    def read(self, chunk: Chunk) -> Iterator[Pair]:
-        """The pairs of a chunk, as ``Sources.pairs`` has them; the last chunk is to be read whole.
-
-        :raises ValueError, StereoError: the source cannot be read, or has changed.
-        :raises ImportError: a bag without rosbags.
-        """
-        return (one.load() for one in self.unread(chunk))
-
-    def unread(self, chunk: Chunk) -> Iterator[Unread]:
-        """What ``read`` reads."""
-        source = chunk.input.source
-        if self._source != (source, chunk.topics):
-            self._source = None
-            self._opened.close()
-            self._reader: Any = self._opened.enter_context(_open_source(source, chunk.topics))
-            self._source = source, chunk.topics
-        for one in self._reader.unread_entries(chunk.entries):
-            yield _label_pair(chunk.label, one)
 
 
 def _label_pair(label: str, one: Unread) -> Unread:

@@ -28,7 +28,7 @@ MOTION_S = 0.5
 
 
 class YawTracker:
-    """Follows what motion and far points say of a calibration; travels by pickle.
+    """Follows what motion and far points say of a calibration.
 
     window_s: how long a measurement counts, seconds.
     """

@@ -63,8 +63,6 @@ def assert_read(path: pathlib.Path, count: int = COUNT) -> list[str]:
                 assert abs(int(getattr(pair, side).pixels[3, 5]) - int(image(index, side)[0, 0])
                            ) <= bag.compressed
             assert pair.calibration == CALIBRATION
-        entries = list(bag.index())
-        assert len(list(bag.unread_entries(entries))) == count
         return bag.warnings()
 
 

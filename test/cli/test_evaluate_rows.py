@@ -42,7 +42,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[float, float
 
 def evaluate(folder: pathlib.Path, mode: str, capsys: pytest.CaptureFixture[str],
              *more: str) -> dict[str, Any]:
-    assert main(['evaluate', str(folder), *OPTIONS, '--set', f'row_correction={mode}', *more,
+    assert main(['evaluate', str(folder), *more, *OPTIONS, '--set', f'row_correction={mode}',
                  '--json']) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     found['warned'] = [one['check'] for one in found['warnings']]
@@ -82,14 +82,39 @@ def test_a_sequence_of_numbered_frames_is_corrected(
     assert one['text'].endswith(f'corrected in {PAIRS - 2}')
 
 
-def test_a_line_says_what_was_measured_and_workers_find_the_same(
+def test_a_line_says_what_was_measured(
         folders: dict[tuple[float, float], pathlib.Path], capsys: pytest.CaptureFixture[str]
         ) -> None:
     rows = evaluate(folders[1.5, 0.2], 'measure', capsys)['rows']
-    assert evaluate(folders[1.5, 0.2], 'measure', capsys, '--workers', '2')['rows'] == rows
     main(['evaluate', str(folders[1.5, 0.2]), *OPTIONS, '--set', 'row_correction=measure'])
     printed = ' '.join(capsys.readouterr().out.split())
     assert f'Rows of {rows[0]["text"]}.' in printed
+
+
+def test_workers_find_what_one_process_finds_of_sequences_and_of_pairs_that_follow_no_other(
+        folders: dict[tuple[float, float], pathlib.Path], tmp_path: pathlib.Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    # Stamps that go on where those of the other sequence end.
+    for source in (folders[1.5, 0.2] / 'left', folders[1.5, 0.2] / 'right'):
+        (tmp_path / source.name).mkdir()
+        for path in source.iterdir():
+            stamp = int(path.stem) + int(PAIRS * 2e8)
+            (tmp_path / source.name / f'{stamp}.png').symlink_to(path)
+    more = [str(tmp_path), str(folders[1.5, 0])]
+    alone, spread = (evaluate(folders[1.5, 0.2], 'correct', capsys, *more, *workers)
+                     for workers in (['--workers', '1'], ['--workers', '2']))
+    assert [one['corrected'] for one in alone['rows']] == [PAIRS - 2, PAIRS - 2, PAIRS]
+    for key in ('rows', 'warnings', 'searched', 'by_input', 'pairs'):
+        assert figures(spread[key]) == figures(alone[key])
+    assert len(alone['pairs']) == 3 * PAIRS
+
+
+def figures(value: Any) -> Any:
+    """The same without times and memory."""
+    if isinstance(value, dict):
+        return {key: figures(one) for key, one in value.items() if not key.startswith(
+            'BasicPerformanceMetrics.') and not key.endswith(('_ms', 'process_bytes'))}
+    return [figures(one) for one in value] if isinstance(value, list) else value
 
 
 def test_rows_beyond_the_limit_stay_and_are_a_warning(

@@ -14,7 +14,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.sources import ChunkReader, Sources, inputs_of
+from stereo_bp_ros.evaluation.sources import Sources, inputs_of
 from stereo_bp_ros.replay.source import open_source
 from stereo_bp_ros.stamps import Image, PairFinder
 from test.cli import recordings
@@ -74,20 +74,6 @@ def test_a_parameter_file_of_a_node_says_which_images_are_a_pair(tmp_path, capsy
     assert 'use --approximate-sync SECONDS' in capsys.readouterr().err
 
 
-def test_chunks_for_workers_have_the_same_pairs(tmp_path):
-    sources = Sources(inputs_of([record(tmp_path / 'bag', 12_000)]),
-                      StereoTopics(tolerance_s=0.001))
-    with ChunkReader() as reader:
-        chunked = [pair for chunk in sources.chunks(2) for pair in reader.read(chunk)]
-    whole = list(sources.pairs())
-    assert [pair.name for pair in chunked] == [pair.name for pair in whole]
-    assert len(chunked) == COUNT
-    for one, other in zip(chunked, whole, strict=True):
-        np.testing.assert_array_equal(one.images[1].pixels, other.images[1].pixels)
-    with pytest.raises(StereoError, match=r'no pair: the closest stamps differ by 0.000012 s'):
-        list(Sources(sources.inputs).chunks(2))
-
-
 @pytest.mark.parametrize(('apart_ns', 'behind'), [(90 * 10**9, 'left'), (-90 * 10**9, 'right')])
 def test_a_clock_that_is_wrong_is_told_as_such(tmp_path, apart_ns, behind):
     with bags.StereoBag(record(tmp_path / 'bag', apart_ns)) as bag, \
@@ -105,17 +91,15 @@ def test_a_side_without_images_is_named(tmp_path):
     assert found.why_none() == 'there are no right images'
 
 
-@pytest.mark.parametrize('way', ['pairs', 'chunks'])
-def test_images_without_a_partner_are_told_once_if_they_are_more_than_a_few(
-        tmp_path, caplog, way):
+def test_images_without_a_partner_are_told_once_if_they_are_more_than_a_few(tmp_path, caplog):
     path = record(tmp_path / 'bag', 0, without_right=(1, 2), count=10)
     sources = Sources(inputs_of([path]))
     for _ in range(2):
-        list(getattr(sources, way)())
+        list(sources.pairs())
     assert caplog.text.count('2 of 10 left images have no partner (approximate_sync is off)') == 1
     caplog.clear()
-    list(getattr(Sources(inputs_of([path]), limit=1), way)())
-    list(getattr(Sources(inputs_of([record(tmp_path / 'whole', 0)])), way)())
+    list(Sources(inputs_of([path]), limit=1).pairs())
+    list(Sources(inputs_of([record(tmp_path / 'whole', 0)])).pairs())
     assert caplog.text == ''
 
 

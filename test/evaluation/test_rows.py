@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
-import pickle
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import rows, scale
+from stereo_bp_ros.evaluation import rows
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.rows import RowTracker
 from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.evaluation.sources import ChunkReader, Input, Pair, Sources, pair_of_street
+from stereo_bp_ros.evaluation.sources import Pair, pair_of_street
 from stereo_bp_ros.row_correction import RowCorrection, undo_rows
-from test.cases import every
 
 CONFIG = MatcherConfig(backend='cpu', disparity_range=32, levels=2, iterations=2,
                        row_correction='correct')
@@ -88,14 +85,6 @@ def test_what_does_not_follow_starts_over(change: str) -> None:
     assert tracker.known['own'].begins
 
 
-def test_whoever_goes_on_with_a_tracker_undoes_the_same() -> None:
-    whole = undone(RowTracker(), street())
-    tracker = RowTracker()
-    begin = undone(tracker, street()[:7])
-    assert begin + undone(pickle.loads(pickle.dumps(tracker)), street()[7:]) == whole
-    assert begin + undone(copy.deepcopy(tracker), street()[7:]) == whole
-
-
 def test_pairs_are_measured_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[str] = []
     measure = rows.measure_rows
@@ -138,15 +127,10 @@ def test_grey_values_are_those_of_an_image_whose_rows_match() -> None:
     assert undo_rows(right, None) is right
 
 
-def test_workers_undo_what_one_process_undoes() -> None:
-    scene = RoadSequence(width=320, height=160, max_disparity=30, rate_hz=5, frames=16,
-                         misalignment=Misalignment(vertical_offset_px=LOWER_PX))
-    sources = Sources([Input('street', scene)])
-    found: list[float] = []
-    with ChunkReader() as reader:
-        for chunk in scale._with_rows(sources.chunks(5), scale.Plan(CONFIGS)):
-            assert chunk.rows is not None
-            found += undone(chunk.rows, list(reader.read(chunk)))
-    assert found == undone(RowTracker(), street())
-    off = scale.Plan({'own': CONFIG.replace(row_correction='off')})
-    assert every(chunk.rows is None for chunk in scale._with_rows(sources.chunks(5), off))
+def test_another_input_begins_anew_although_its_stamps_go_on() -> None:
+    pytest.importorskip('numba')
+    first, *others = street()[:3]
+    with Evaluation({'own': CONFIG}, method=Method(1)) as evaluation:
+        begins = [evaluation.judge(dataclasses.replace(pair, input=name)).result.matchers[
+            'own'].rows.begins for pair, name in zip((first, *others), 'aab', strict=True)]
+    assert begins == [True, False, True]

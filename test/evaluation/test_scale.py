@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -13,7 +14,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 import pytest
@@ -23,9 +24,11 @@ from stereo_bp_ros.cli import evaluate_report, evaluate_scale, progress
 from stereo_bp_ros.cli.evaluate_scale import for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import scale, sources
+from stereo_bp_ros.evaluation import scale
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.runs import Evaluation, judge_all
+from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.runs import Evaluation
+from stereo_bp_ros.evaluation.sources import Sources, inputs_of
 from test.cases import every
 
 pytest.importorskip('numba')
@@ -48,13 +51,13 @@ OWN = {'times_ms', 'median_ms', 'stages_ms', 'latency_ms', 'device_ms', 'process
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory, textured_pair) -> pathlib.Path:
-    """A sequence of pairs of several disparities."""
+    """Pairs of several disparities, without stamps."""
     path = tmp_path_factory.mktemp('scale') / 'pairs'
     for index in range(PAIRS):
         for side, image in zip(('left', 'right'), textured_pair(64, 48, 3 + index % 5, index),
                                strict=True):
             (path / side).mkdir(parents=True, exist_ok=True)
-            files.write_image(path / side / f'{10**18 + index}.png', image)
+            files.write_image(path / side / f'pair{index}.png', image)
     return path
 
 
@@ -76,20 +79,21 @@ def scores(value: object) -> object:
     return [scores(one) for one in value] if isinstance(value, list) else value
 
 
+def of(path: pathlib.Path) -> Sources:
+    return Sources(inputs_of([path]))
+
+
 def serial(path: pathlib.Path) -> list[object]:
-    pairs = sources.Sources(sources.inputs_of([path])).unread()
     with Evaluation({'sad': CONFIG}, method=METHOD) as evaluation:
-        return [scores(one.result.to_dict()) for one in judge_all(evaluation, pairs)]
+        return [scores(one.to_dict()) for one in scale.judge_here(evaluation, of(path),
+                                                                  scale.Run())]
 
 
-def chunks_of(path: pathlib.Path, size: int) -> Iterator[sources.Chunk]:
-    return sources.Sources(sources.inputs_of([path])).chunks(size)
-
-
-@contextlib.contextmanager
-def two(showing: object = None) -> Iterator[scale.Workers]:
-    with scale.Workers(scale.Plan({'sad': CONFIG}, method=METHOD, showing=showing), 2) as workers:
-        yield workers
+def two(path: pathlib.Path, run: scale.Run | None = None
+        ) -> contextlib.closing[Generator[Result, None, None]]:
+    """Results of two processes."""
+    make = functools.partial(scale.on_device, {'sad': CONFIG}, (), METHOD, 0)
+    return contextlib.closing(scale.spread(make, of(path), run or scale.Run(), 2))
 
 
 def processes() -> set[str]:
@@ -99,16 +103,19 @@ def processes() -> set[str]:
 
 @pytest.mark.parametrize('kind', ['folder', 'bag'])
 def test_processes_find_what_one_process_finds_in_the_same_order(request, kind):
-    path = request.getfixturevalue(kind)
-    with two() as workers:
-        found = [scores(result.to_dict()) for result in workers.judge(chunks_of(path, 3))]
+    path, run = request.getfixturevalue(kind), scale.Run()
+    with two(path, run) as results:
+        found = [scores(next(results).to_dict())]
+        # What one process has found by now does not wait for the rest of its chunk.
+        assert run.backend == 'cpu'
         # An image is copied into memory that stays; linear algebra takes one thread.
         wanted = {**scale.ONE_THREAD, **transport.kept_memory({})}
+        assert processes()
         assert every(psutil.Process(int(pid)).environ().items() >= wanted.items()
                      for pid in processes())
+        found += [scores(result.to_dict()) for result in results]
     assert found == serial(path)
     assert len(found) == PAIRS
-    assert workers.backend == 'cpu'
     assert not processes()
     assert 'OMP_NUM_THREADS' not in os.environ
 
@@ -121,54 +128,62 @@ class Collector:
 
 
 class Waits(Collector):
-    """Writes the process that has judged a pair; one pair waits for another process."""
+    """Writes the process and the evaluation that have judged a pair; one waits for another."""
 
     def __init__(self, folder: pathlib.Path, name: str) -> None:
         self.folder = folder
         self.name = name
 
     def collect(self, place, evaluation, matched) -> None:
-        (self.folder / f'{matched.result.name}.{os.getpid()}').touch()
+        (self.folder / f'{matched.result.name}.{os.getpid()}.{id(evaluation)}').touch()
         deadline = time.monotonic() + 60
         while matched.result.name == self.name and time.monotonic() < deadline and len(
-                {path.suffix for path in self.folder.iterdir()}) < 2:
+                self.judges()) < 2:
             time.sleep(0.05)
 
+    def judges(self) -> set[tuple[str, str]]:
+        return {tuple(path.name.split('.')[1:]) for path in self.folder.iterdir()}
 
-def test_results_wait_for_those_before_them_and_few_chunks_are_under_way(folder, tmp_path):
-    slow = sorted(path.stem for path in (folder / 'left').iterdir())[1]
-    taken, found, most = [], [], 0
-    with two(Waits(tmp_path, slow)) as workers:
-        chunks = (taken.append(chunk.start) or chunk for chunk in chunks_of(folder, 1))
-        for result in workers.judge(chunks):
-            found.append(result.name)
-            most = max(most, len(taken) - len(found))
-        assert {path.suffix[1:] for path in tmp_path.iterdir()} == processes()
-    assert found == sorted(found)
-    assert len(taken) == PAIRS
-    assert most <= scale.CHUNKS_PER_WORKER * 2
+
+def test_results_wait_for_those_before_them_and_engines_stay_from_chunk_to_chunk(
+        folder, tmp_path):
+    waits = Waits(tmp_path, 'pair1')
+    with two(folder, scale.Run(waits)) as results:
+        found = [result.name for result in results]
+    assert found == [f'pair{index}' for index in range(PAIRS)]
+    assert len(list(tmp_path.iterdir())) == PAIRS
+    # Of two processes each has one, although there are more chunks.
+    assert len(waits.judges()) == len({pid for pid, _ in waits.judges()}) == 2
 
 
 class Deadly(Collector):
     """Ends the process that judges a pair, as the system does where memory is short."""
 
-    def __init__(self, folder: pathlib.Path, name: str, times: int) -> None:
+    def __init__(self, folder: pathlib.Path, name: str) -> None:
         self.folder = folder
         self.name = name
-        self.times = times
 
     def collect(self, place, evaluation, matched) -> None:
-        if matched.result.name == self.name and len(list(self.folder.iterdir())) < self.times:
+        if matched.result.name == self.name:
             (self.folder / str(os.getpid())).touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_chunk_of_a_killed_worker_is_done_again(folder, tmp_path):
-    with two(Deadly(tmp_path, str(10**18 + 8), times=1)) as workers:
-        found = [scores(result.to_dict()) for result in workers.judge(chunks_of(folder, 3))]
-        killed, = tmp_path.iterdir()
-        assert killed.name not in processes()
-    assert found == serial(folder)
+@pytest.mark.parametrize('kind', ['folder', 'bag'])
+def test_a_killed_worker_ends_it_behind_what_is_sound_and_its_input_is_named(
+        request, tmp_path, kind):
+    path, place = request.getfixturevalue(kind), 9
+    name = serial(path)[place]['name']
+    of_chunk = 'pairs 9 to 10' if kind == 'folder' else f'pairs 1 to {PAIRS}'
+    found = []
+    with (two(path, scale.Run(Deadly(tmp_path, name))) as results,
+          pytest.raises(StereoError, match=rf'^a worker died while .*{of_chunk} of {path}.*: is '
+                        'memory short')):
+        found.extend(scores(result.to_dict()) for result in results)
+    # The other process may not have done its own.
+    assert found == serial(path)[:len(found)]
+    assert len(found) == place or kind == 'folder'
+    assert not processes()
 
 
 def test_an_error_names_the_pair_behind_those_that_are_sound(folder, tmp_path):
@@ -176,13 +191,11 @@ def test_an_error_names_the_pair_behind_those_that_are_sound(folder, tmp_path):
         (tmp_path / side).mkdir()
         for path in (folder / side).iterdir():
             (tmp_path / side / path.name).symlink_to(path)
-    names = sorted(path.name for path in (folder / 'right').iterdir())
-    (tmp_path / 'right' / names[9]).unlink()
-    (tmp_path / 'right' / names[9]).write_bytes(b'no image')
-    with two() as workers:
-        found = workers.judge(chunks_of(tmp_path, 3))
+    (tmp_path / 'right' / 'pair9.png').unlink()
+    (tmp_path / 'right' / 'pair9.png').write_bytes(b'no image')
+    with two(tmp_path) as found:
         assert len(list(itertools.islice(found, 9))) == 9
-        with pytest.raises(StereoError, match=rf'^pair 10 .*{names[9]} cannot be read: this is'):
+        with pytest.raises(StereoError, match=r'^pair 10 .*pair9.png cannot be read: this is'):
             next(found)
 
 
@@ -194,21 +207,16 @@ class Refuses(Collector):
 
 
 def test_a_failure_that_nobody_has_foreseen_is_a_line_as_well(folder):
-    with (two(Refuses()) as workers,
-          pytest.raises(StereoError, match='behind pair 0: KeyError')):
-        list(workers.judge(chunks_of(folder, 3)))
+    with (two(folder, scale.Run(Refuses())) as results,
+          pytest.raises(StereoError, match=f'pairs 1 to 2 of {folder}: KeyError')):
+        list(results)
 
 
-def test_an_engine_stays_from_chunk_to_chunk(folder, monkeypatch):
-    made = []
-    monkeypatch.setattr(scale, 'Evaluation', lambda *arguments: (
-        made.append(1), Evaluation(*arguments))[1])
-    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD))
-    found = [judge.judge(chunk) for chunk in chunks_of(folder, 5)]
-    assert sum(len(one.results) for one in found) == PAIRS
-    assert len(made) == 1
-    judge.ended.set()           # the command has ended: nobody takes the rest
-    assert judge.judge(next(chunks_of(folder, 5))).results == []
+def test_no_room_for_results_is_said_as_such(folder, monkeypatch):
+    monkeypatch.setattr(scale, '_of_this_worker', [
+        lambda: Evaluation({'sad': CONFIG}, method=METHOD), None])
+    with pytest.raises(StereoError, match=r'^results cannot be kept in .*No space left'):
+        scale._judge(next(of(folder).chunks(2)), pathlib.Path('/dev/full'))
 
 
 def test_the_command_spreads_several_paths_over_processes_of_its_own(
@@ -229,11 +237,15 @@ def test_the_command_spreads_several_paths_over_processes_of_its_own(
 
 
 def test_workers_take_the_devices_in_turn():
-    plan = scale.Plan({'one': CONFIG, 'two': CONFIG.replace(device_id=1)}, devices=2)
-    assert [plan.configs_of(worker)['one'].device_id for worker in range(4)] == [0, 1, 0, 1]
-    assert plan.configs_of(3)['two'].device_id == 1
+    configs = {'one': CONFIG, 'two': CONFIG.replace(device_id=1)}
+
+    def devices_of(worker: int, devices: int) -> list[int]:
+        with scale.on_device(configs, (), METHOD, devices, worker) as evaluation:
+            return [one.device_id for one in evaluation.configs.values()]
+
+    assert [devices_of(worker, 2) for worker in range(4)] == [[0, 0], [1, 1], [0, 0], [1, 1]]
     # A machine without devices takes what is configured.
-    assert scale.Plan(plan.configs).configs_of(1) == plan.configs
+    assert devices_of(1, 0) == [0, 1]
 
 
 def report_of(capsys, *arguments: object) -> dict:
@@ -263,23 +275,21 @@ def workers_of(command: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.slow      # workers end, and others start
-def test_a_chunk_that_ends_worker_after_worker_ends_the_command(folder, tmp_path, monkeypatch,
-                                                                capsys):
+def test_the_report_of_a_command_whose_worker_is_killed_has_the_pairs_before_it(
+        bag, tmp_path, monkeypatch, capsys):
     killed = tmp_path / 'killed'
     killed.mkdir()
     monkeypatch.setattr(evaluate_scale, 'Showing',
-                        lambda count: Deadly(killed, str(10**18 + 8), times=10))
+                        lambda count: Deadly(killed, str(10**18 + 8 * 10**8)))
     monkeypatch.setattr(evaluate_report, 'write_html', lambda *_: None)     # it shows nothing
-    arguments = [*COMMAND[3:], str(folder), '--workers', '2']
-    assert main([*arguments, '--output', str(tmp_path / 'report')]) == 2
-    captured = capsys.readouterr()
-    stopped = f'pairs 8 to 9 of {folder} have ended one worker after another'
-    assert captured.err.splitlines()[-1].startswith(f'stereo_bp evaluate: {stopped}')
+    assert main([*COMMAND[3:], str(bag), '--workers', '2', '--output',
+                 str(tmp_path / 'report')]) == 2
+    stopped = f'a worker died while it evaluated pairs 1 to {PAIRS} of {bag}'
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f'stereo_bp evaluate: {stopped}')
     report = json.loads((tmp_path / 'report' / 'report.json').read_text())
     assert report['stopped'].startswith(stopped)
-    assert len(report['pairs']) == 7
-    assert len(list(killed.iterdir())) >= 2
+    assert (len(report['pairs']), report['backend']) == (8, 'cpu')
+    assert len(list(killed.iterdir())) == 1
     assert not processes()
 
 

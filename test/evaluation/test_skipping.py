@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import pathlib
@@ -16,7 +17,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import scale, sources
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.runs import Evaluation, Skipped, judge_all
+from stereo_bp_ros.evaluation.runs import Evaluation
 from test.cases import slow
 
 pytest.importorskip('numba')
@@ -29,7 +30,7 @@ CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=16, backend='cpu'
 COMMAND = ['--skip-unreadable', '--json', '--repeat', '1', '--backend', 'cpu', '--set',
            'stereo_algorithm=sad', '--set', 'disparity_range=16']
 
-#: The last of a chunk of three, the first of the next one, one within, and the last of all.
+#: Two in turn, one alone, and the last of all.
 BAD = (3, 4, 6, PAIRS - 1)
 
 
@@ -40,7 +41,7 @@ def pairs(textured_pair) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def write(kind: str, path: pathlib.Path, pairs: list[tuple[np.ndarray, np.ndarray]]
           ) -> pathlib.Path:
-    """A folder or a bag, 10 pairs a second."""
+    """A folder of pairs without stamps, or a bag with 10 a second."""
     stamps = [10**18 + index * 10**8 for index in range(PAIRS)]
     if kind == 'bag':
         bags.write_bag(path, Calibration(100, 0.5, 32, 32, 24), (
@@ -50,7 +51,7 @@ def write(kind: str, path: pathlib.Path, pairs: list[tuple[np.ndarray, np.ndarra
     for stamp, images in zip(stamps, pairs, strict=True):
         for side, image in zip(('left', 'right'), images, strict=True):
             (path / side).mkdir(parents=True, exist_ok=True)
-            files.write_image(path / side / f'{stamp}.png', image)
+            files.write_image(path / side / f'pair{stamp}.png', image)
     return path
 
 
@@ -61,8 +62,12 @@ def damaged(kind: str, path: pathlib.Path, copy: pathlib.Path) -> pathlib.Path:
         return copy
     shutil.copytree(path, copy)
     for index in BAD:
-        (copy / 'right' / f'{10**18 + index * 10**8}.png').write_bytes(b'no image')
+        (copy / 'right' / f'pair{10**18 + index * 10**8}.png').write_bytes(b'no image')
     return copy
+
+
+def name_of(kind: str, index: int) -> str:
+    return f'{"pair" * (kind == "folder")}{10**18 + index * 10**8}'
 
 
 def figures(result: dict[str, Any]) -> dict[str, Any]:
@@ -77,24 +82,21 @@ def test_processes_leave_out_what_one_process_does(tmp_path, pairs, kind):
     path = damaged(kind, write(kind, tmp_path / 'sound', pairs), tmp_path / 'damaged')
     source = sources.Sources(sources.inputs_of([path]))
     method = Method(repeat=1, skip_unreadable=True)
-    skipped: list[Skipped] = []
+    run, spread = scale.Run(), scale.Run()
     with Evaluation({'sad': CONFIG}, method=method) as evaluation:
-        alone = [one.result.to_dict() for one in judge_all(
-            evaluation, source.unread(), skipped=skipped)]
-    names = [str(10**18 + index * 10**8) for index in range(PAIRS)]
-    assert [one.name for one in skipped] == [names[index] for index in BAD]
+        alone = [one.to_dict() for one in scale.judge_here(evaluation, source, run)]
+    names = [name_of(kind, index) for index in range(PAIRS)]
+    assert [one.name for one in run.skipped] == [names[index] for index in BAD]
     assert [one['name'] for one in alone] == [
         name for index, name in enumerate(names) if index not in BAD]
-    plan = scale.Plan({'sad': CONFIG}, method=method)
-    with scale.Workers(plan, 2) as workers:
-        found = [one.to_dict() for one in workers.judge(source.chunks(3))]
-    assert [one.name for one in workers.skipped] == [one.name for one in skipped]
+    make = functools.partial(scale.on_device, {'sad': CONFIG}, ())
+    found = [one.to_dict() for one in scale.spread(
+        functools.partial(make, method, 0), source, spread, 2)]
+    assert [one.name for one in spread.skipped] == [one.name for one in run.skipped]
     assert list(map(figures, found)) == list(map(figures, alone))
     # Without that the first of them ends it.
-    plan = scale.Plan({'sad': CONFIG}, method=Method(repeat=1))
-    with (scale.Workers(plan, 2) as workers,
-          pytest.raises(StereoError, match=r'^pair 4 \(1000000000300000000\): ')):
-        list(workers.judge(source.chunks(3)))
+    with pytest.raises(StereoError, match=rf'^pair 4 \({names[3]}\): '):
+        list(scale.spread(functools.partial(make, Method(repeat=1), 0), source, spread, 2))
 
 
 @pytest.mark.parametrize('kind', ['folder', *slow('bag')])
@@ -110,7 +112,7 @@ def test_the_command_names_them_and_goes_on(tmp_path, pairs, capsys, caplog, kin
         figures(one) for index, one in enumerate(whole['pairs']) if index not in BAD]
     assert report['stopped'] is None
     first, *_ = report['skipped']
-    assert (first['name'], len(report['skipped'])) == (str(10**18 + BAD[0] * 10**8), len(BAD))
+    assert (first['name'], len(report['skipped'])) == (name_of(kind, BAD[0]), len(BAD))
     words = f'4 of {PAIRS} pairs cannot be read and are left out{{}} {first["name"]}: '
     assert words.format(', e.g.') + first['error'] in caplog.text
     assert words.format(':') + first['error'] in html.unescape(

@@ -70,9 +70,6 @@ def bag(data: bytes, folder: pathlib.Path) -> None:
             assert pair.left.pixels.ndim in (2, 3)
         for _ in itertools.islice(recording.raw(), 20):
             pass
-        entries = list(itertools.islice(recording.index(), 20))
-        for _, load in recording.unread_entries(entries):
-            load()
 
 
 @functools.cache

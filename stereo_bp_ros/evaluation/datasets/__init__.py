@@ -75,6 +75,11 @@ class Dataset:
         """Whether any pair has ground truth."""
         return any(entry.truth is not None for entry in self._entries)
 
+    @property
+    def is_sequence(self) -> bool:
+        """Whether any pair has a stamp."""
+        return any(entry.stamp_ns is not None for entry in self._entries)
+
     def __len__(self) -> int:
         return len(self._entries)
 
