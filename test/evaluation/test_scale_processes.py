@@ -29,7 +29,7 @@ def folder(tmp_path: pathlib.Path, textured_pair: Callable[..., tuple]) -> pathl
         for side, image in zip(('left', 'right'), textured_pair(64, 48, 3 + index % 5, index),
                                strict=True):
             (tmp_path / 'pairs' / side).mkdir(parents=True, exist_ok=True)
-            files.write_image(tmp_path / 'pairs' / side / f'{index}.png', image)
+            files.write_image(tmp_path / 'pairs' / side / f'pair{index}.png', image)
     return tmp_path / 'pairs'
 
 
