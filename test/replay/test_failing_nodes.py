@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import time
 import types
 
@@ -18,6 +18,7 @@ pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 pytest.importorskip('numba', reason='the CPU engine needs Numba')
 
 from stereo_bp_ros.replay import frames, session
+from test.node.processes import running_node
 
 SENTENCE = 'configuring failed: the memory plan needs'
 
@@ -41,16 +42,14 @@ def test_a_node_that_fails_to_configure_is_waited_for_no_longer_but_one_of_anoth
     assert last.endswith('node.log')
     # Nor is one that others have started.
     robot = ['--ros-args', '-r', '__ns:=/robot']
-    with subprocess.Popen([*session.node_command(), *robot, *parameters]) as node:
-        try:
-            assert main([*command, *robot]) == 2
-            assert f'/robot/stereo_bp: {SENTENCE}' in capfd.readouterr().err.splitlines()[-1]
-            monkeypatch.setattr(session, 'START_LIMIT_S', 2.5)
-            assert main(command) == 2
-            assert 'nobody subscribes to /left/image_rect' in capfd.readouterr().err
-            assert node.poll() is None
-        finally:
-            node.kill()
+    with running_node(tmp_path, {}, *robot[1:], *parameters, wait='', qos={},
+                      domain=int(os.environ['ROS_DOMAIN_ID'])) as node:
+        assert main([*command, *robot]) == 2
+        assert f'/robot/stereo_bp: {SENTENCE}' in capfd.readouterr().err.splitlines()[-1]
+        monkeypatch.setattr(session, 'START_LIMIT_S', 2.5)
+        assert main(command) == 2
+        assert 'nobody subscribes to /left/image_rect' in capfd.readouterr().err
+        assert node.process.poll() is None
 
 
 def test_a_warning_is_said_once_whatever_launch_writes_before_it(tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import pathlib
 import shlex
-import subprocess
 import sys
 from typing import Any
 
@@ -20,6 +20,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.sources import open_pairs
 from test.cli import recordings
+from test.node.processes import NODE, running_node
 
 pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 pytest.importorskip('numba', reason='the CPU engine needs Numba')
@@ -128,17 +129,15 @@ def test_frames_too_fast_for_a_node_that_runs_already_are_counted_and_fail_their
     # Before the street, whose first stamp is 1 s; its clock begins 0.2 s before.
     bags.write_bag(tmp_path / 'bag', Calibration(100, 0.1, 80, 80, 60), [
         ((k + 2) * 10**8, *textured_pair(160, 120, 6), None) for k in range(6)])
-    with subprocess.Popen([*session.node_command(), *ROBOT, '--params-file', parameters]) as node:
-        try:
-            # What the node has done for others is not counted.
-            assert main(['replay', str(tmp_path / 'bag'), '--clock', '--wait', '60', '--json',
-                         *ROBOT]) == 0
-            assert json.loads(capsys.readouterr().out)['pairs'] == 6
-            report = report_of(capsys, 'replay', '--scenario', path, '--output',
-                               str(tmp_path / 'out'), '--rate', '4', *ROBOT, status=1)
-            assert node.poll() is None
-        finally:
-            node.kill()
+    with running_node(tmp_path, {}, *ROBOT[1:], '--params-file', str(parameters), wait='',
+                      code=NODE, qos={}, domain=int(os.environ['ROS_DOMAIN_ID'])) as node:
+        # What the node has done for others is not counted.
+        assert main(['replay', str(tmp_path / 'bag'), '--clock', '--wait', '60', '--json',
+                     *ROBOT]) == 0
+        assert json.loads(capsys.readouterr().out)['pairs'] == 6
+        report = report_of(capsys, 'replay', '--scenario', path, '--output',
+                           str(tmp_path / 'out'), '--rate', '4', *ROBOT, status=1)
+        assert node.process.poll() is None
     frames = report['runs']['replay']['frames']
     assert is_accounted_for(frames, 6)
     assert len(report['pairs']) == frames['published']
