@@ -17,6 +17,7 @@ import argparse
 import logging
 import pathlib
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.cli import options as shared
@@ -28,7 +29,8 @@ from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
 if TYPE_CHECKING:
-    from stereo_bp_ros.cli import run_report
+    from stereo_bp_ros.evaluation.sources import Input, Sources
+    from stereo_bp_ros.replay.analysis import RecordedRun
     from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'render a road sequence, replay it through the node, report'
@@ -38,9 +40,12 @@ NEEDS = ('rclpy', 'rosbags', 'mcap')
 #: late where a newer one takes its place. Another process may hold a core for a moment.
 MIN_PUBLISHED = 0.95
 
-#: Name, title, preset, size, disparities, rate in Hz and frames of each run on a rendered street.
-RUNS = (('bp', 'Hierarchical belief propagation', 'road', (320, 240), 32, 10.0, 120),
-        ('sad', 'SAD block matching', 'sad_fast', (640, 480), 64, 20.0, 160))
+#: Title and preset of each run, and the street that is rendered for it.
+RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    'bp': ('Hierarchical belief propagation', 'road', {
+        'width': 320, 'height': 240, 'max_disparity': 30, 'rate_hz': 10.0, 'frames': 120}),
+    'sad': ('SAD block matching', 'sad_fast', {
+        'width': 640, 'height': 480, 'max_disparity': 62, 'rate_hz': 20.0, 'frames': 160})}
 
 _log = logging.getLogger(__name__)
 
@@ -72,67 +77,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from stereo_bp_ros.cli import run_report
+    from stereo_bp_ros.cli import replay_recorded
+    from stereo_bp_ros.evaluation.sources import Input, Sources
     from stereo_bp_ros.replay.source import open_source
-    source = options.bag or options.images
+    source, topics = options.bag or options.images, shared.chosen_topics(options)
     if source:
         if options.frames:
             raise ValueError('--frames is the length of the rendered sequences: '
                              '--bag and --images are played as a whole')
         # Before an earlier demo is replaced by one that cannot be.
-        for warning in open_source(source, topics=shared.chosen_topics(options)).warnings:
+        for warning in open_source(source, topics=topics).warnings:
             _log.warning(warning)
     shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [source])
     if not options.save and not shared.missing(('rerun',)):
         options.save = options.output / 'demo.rrd'
     with viewer.opened(options) as sink:
-        status = run_report.finish(
-            options.output, [_perform(options, sink, *one) for one in RUNS],
-            title='Stereo matching on ROS 2', as_json=options.json,
-            lead='A sequence of stereo pairs was replayed over DDS to the node, which ran as a '
-            'process of its own.')
+        if not source:
+            for name, (_, _, street) in RUNS.items():
+                _render(options, name, street)
+        sources = Sources([Input(name, source or options.output / name / 'input')
+                           for name in RUNS], topics)
+        runs = [_perform(options, sink, sources, one) for one in sources.inputs]
+        status = replay_recorded.finish(
+            options, source.name if source else 'rendered streets',
+            str(source or 'rendered streets'), runs)
         if options.save:
             shared.say(f'See it: stereo_bp view {options.save} --web 9090, or in a window '
                         'without --web', file=sys.stderr)
     return status
 
 
-def _perform(options: argparse.Namespace, sink: Sink | None, name: str, title: str,
-             preset: str, size: tuple[int, int], disparities: int, rate_hz: float, frames: int
-             ) -> run_report.RecordedRun:
-    """One run of ``RUNS``, on its rendered street or on the recording of the user."""
+def _render(options: argparse.Namespace, name: str, street: Mapping[str, Any]) -> None:
+    """Draw the street of a run into its bag."""
+    sequence = scenes.RoadSequence(**{
+        **street, 'frames': options.frames or street['frames'], 'noise_sigma': options.noise,
+        'exposure_gain': options.exposure, 'blur_sigma': options.blur})
+    progress.tell(f'{name}: rendering {len(sequence)} pairs')
+    (options.output / name).mkdir()
+    with progress.Bar('demo') as bar:
+        render_bag(sequence, options.output / name / 'input', bar)
+
+
+def _perform(options: argparse.Namespace, sink: Sink | None, sources: Sources, one: Input
+             ) -> RecordedRun:
+    """A run on its rendered street, or on the recording of the user."""
     from stereo_bp_ros.cli import replay_recorded
-    from stereo_bp_ros.evaluation.sources import Input, Sources
     from stereo_bp_ros.replay import session
-    source, folder = options.bag or options.images, options.output / name
-    settings: dict[str, Value] = {'preset': preset, 'backend': options.backend}
-    folder.mkdir()
-    if source:
-        settings['disparity_range'] = 64
-        one, min_published = Input(f'{title}: {source.name}', source), 0.0
-    else:
-        width, height = size
-        settings.update(disparity_range=disparities, image_width=width, image_height=height)
-        sequence = scenes.RoadSequence(
-            width=width, height=height, max_disparity=disparities - 2, rate_hz=rate_hz,
-            frames=options.frames or frames, noise_sigma=options.noise,
-            exposure_gain=options.exposure, blur_sigma=options.blur)
-        progress.tell(f'{name}: rendering {len(sequence)} pairs')
-        with progress.Bar('demo') as bar:
-            render_bag(sequence, folder / 'input', bar)
-        one, min_published = Input(
-            f'{title}, {width} x {height}, {disparities} disparities, {rate_hz:g} Hz',
-            folder / 'input'), MIN_PUBLISHED
+    title, preset, street = RUNS[one.name]
+    settings: dict[str, Value] = {'preset': preset, 'backend': options.backend,
+                                  'disparity_range': 64}
+    is_rendered = not (options.bag or options.images)
+    if is_rendered:
+        disparities = street['max_disparity'] + scenes.SPARE_DISPARITIES
+        settings |= {'disparity_range': disparities, 'image_width': street['width'],
+                     'image_height': street['height']}
+        title += (f', {street["width"]} x {street["height"]}, {disparities} disparities, '
+                  f'{street["rate_hz"]:g} Hz')
 
     def play(source: pathlib.Path, folder: pathlib.Path, **known: Any) -> session.SessionResult:
-        progress.tell(f'{name}: starting the node, which compiles for 15 to 45 s the first time')
+        progress.tell(f'{one.name}: starting the node, which compiles for 15 to 45 s the first '
+                      'time')
         return session.run_session(source, folder, settings | shared.sync_parameters(options),
                                    **known)
 
-    topics = shared.chosen_topics(options)
-    recorded = replay_recorded.record_run(
-        name, one, Sources((one,), topics), topics, folder, play, ('--rate', str(options.rate)),
-        least_published=min_published, sink=sink)
-    recorded.settings = settings
-    return recorded
+    return replay_recorded.record_run(
+        one.name, title if is_rendered else f'{title}: {one.source}', one, sources,
+        shared.chosen_topics(options), options.output / one.name, play,
+        ('--rate', str(options.rate)), matcher=one.name, sink=sink,
+        least_published=MIN_PUBLISHED if is_rendered else 0.0)

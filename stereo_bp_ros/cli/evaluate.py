@@ -27,7 +27,7 @@ import functools
 import itertools
 import logging
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros import findings, transport
@@ -35,14 +35,12 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import (
     against,
     evaluate_compare,
-    evaluate_origin,
     evaluate_report,
     evaluate_scale,
     evaluate_scenario,
     progress,
     viewer,
 )
-from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
@@ -50,9 +48,8 @@ from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
-from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.results import Result, Results, Totals, totals_of
+from stereo_bp_ros.evaluation.results import Results, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
@@ -143,7 +140,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     if options.output:
         check_folder(options.output, ('report.json', 'report.html'),
                      (*sources.paths, options.scenario, options.params_file))
-    has_page = options.output and shared.can_draw('report.html', report.MODULES)
+        shared.can_draw('report.html', report.MODULES)
     doubts = examine_inputs(sources, config, method, own)
     for finding in doubts:
         _log.warning('%s', finding)
@@ -171,44 +168,32 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     if not results:
         raise ValueError(f'{sources} has no stereo pairs' + ' that can be read' * bool(skipped))
     totals = totals_of(results)
-    summary = _summary(options, str(scenario.path if scenario else sources), configs, method,
-                       backend, devices, results, totals)
-    summary['stopped'] = stopped and (str(stopped) or 'interrupted')
-    summary['skipped'] = [dataclasses.asdict(one) for one in skipped]
-    sequences = row_report.sequences_of(results)
-    summary['rows'] = [one.to_dict() for one in sequences]
-    for finding in (left := row_report.doubts(sequences, own, config)):
+    rows = row_report.sequences_of(results)
+    for finding in (left := row_report.doubts(rows, own, config)):
         _log.warning('%s', finding)
-    doubts += left
-    summary['warnings'] = [
+    warnings: list[dict[str, Any]] = [
         *({'check': None, 'text': text, 'pairs': None} for text in sources.warnings),
-        *({**one.to_dict(), 'pairs': None} for one in doubts)]
+        *({**one.to_dict(), 'pairs': None} for one in (*doubts, *left))]
     for finding, pairs in findings.summarised(itertools.chain.from_iterable(
             one.findings for one in results)):
         _log.warning('%s (%d of %d pairs)', finding, pairs, len(results))
-        summary['warnings'].append({**finding.to_dict(), 'pairs': pairs})
-    verdicts = judge(scenario.conditions, summary) if scenario else []
-    if scenario:
-        summary |= evaluate_scenario.report(scenario, verdicts)
-    if options.output:
-        shared.write_json(options.output / 'report.json', summary)
-        if has_page:
-            evaluate_report.write_html(options.output / 'report.html', title, summary, results,
-                                       totals, showing, verdicts)
-    if options.json:
-        shared.print_json(summary)
-    elif options.json_lines:
-        evaluate_scenario.print_lines(summary)
-    else:
-        _print(f'{title} on {backend}', results, totals, summary)
-        if len(results) > tables.ROWS:
-            where = options.output / 'report.json' if options.output else '--output DIR or --json'
-            shared.say(f'The rows of all {len(results)} pairs: {where}.')
-        if scenario:
-            evaluate_scenario.print_verdicts(scenario, verdicts)
+        warnings.append({**finding.to_dict(), 'pairs': pairs})
+    summary = evaluate_report.document(
+        results, totals, source=str(scenario.path if scenario else sources), backend=backend,
+        settings=configs[own].to_mapping(), method=method, limit=options.limit,
+        workers=options.workers, devices=devices, rows=rows, warnings=warnings,
+        skipped=[dataclasses.asdict(one) for one in skipped],
+        stopped=None if stopped is None else str(stopped) or 'interrupted',
+        # On a CUDA device there are no threads.
+        against={name: {'settings': configs[name].to_mapping() if name in configs
+                        else baselines.SETTINGS[name],
+                        'threads': int(devices[name][0].get('threads', 0))}
+                 for name in totals.matchers if name != own})
+    passed = evaluate_report.finish(options, title, summary, results, totals, showing=showing,
+                                    scenario=scenario, json_lines=options.json_lines)
     if stopped:
         raise stopped
-    return 0 if all(one.passed for one in verdicts) else 1
+    return 0 if passed else 1
 
 
 def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> None:
@@ -245,30 +230,3 @@ def _calibration(options: argparse.Namespace) -> Calibration | None:
     if options.focal is None:
         return None
     return Calibration(options.focal, options.baseline, 0, 0, 0)
-
-
-def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],
-             method: Method, backend: str, devices: Mapping[str, Sequence[Mapping[str, str]]],
-             results: Collection[Result], totals: Totals) -> dict[str, Any]:
-    own, *others = totals.matchers
-    about = {name: {'settings': configs[name].to_mapping() if name in configs
-                    else baselines.SETTINGS[name],
-                    # On a CUDA device there are none.
-                    'threads': int(devices[name][0].get('threads', 0))} for name in others}
-    return evaluate_report.summary_of(
-        results, totals, source=source, backend=backend, devices=devices,
-        settings=configs[own].to_mapping(), repeat=method.repeat, workers=options.workers,
-        method=evaluate_origin.method_of(method, options.limit),
-        against=about)
-
-
-def _print(title: str, results: Collection[Result], totals: Totals, summary: Mapping[str, Any]
-           ) -> None:
-    table = tables.frame_table(results, totals, evaluate_report.truth_is_unread(summary))
-    matchers = totals.matchers
-    keys = 1 + (len(matchers) > 1)
-    shared.print_table(title, table.columns, table.rows, ranks=table.ranks, keys=keys)
-    for one in tables.further_tables(matchers):
-        shared.print_table(one.title, one.columns, one.rows,
-                           keys=keys if 'matcher' in one.columns else 1)
-    shared.say(*table.legend.split('\n'), *evaluate_origin.lines(summary))

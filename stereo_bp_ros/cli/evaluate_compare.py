@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.evaluate_origin import folded
+from stereo_bp_ros.cli.evaluate_report import folded
 from stereo_bp_ros.cli.evaluate_scenario import CHOSEN
 from stereo_bp_ros.errors import printable
 from stereo_bp_ros.evaluation.comparison import DRAWS, SHARE, SIGNIFICANT, compare, read_report

@@ -1,16 +1,22 @@
-"""Tables of ``stereo_bp evaluate``: a row a frame and matcher, means, regions, confidence."""
+"""Tables and plots of an evaluation, of ``evaluate`` and of runs through the node."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from stereo_bp_ros.evaluation import depth_errors, metrics
+from stereo_bp_ros.evaluation import depth_errors, metrics, plots, regions
 from stereo_bp_ros.evaluation.conditions import look_up
-from stereo_bp_ros.evaluation.report import Table
+from stereo_bp_ros.evaluation.report import Image, Table
 from stereo_bp_ros.evaluation.results import Result, Summary, Totals
+from stereo_bp_ros.evaluation.sparsification import SHARES
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.replay.analysis import RecordedRun
 
 #: Sequences longer than this get no row for each frame; JSON always has every frame.
 ROWS = 30
@@ -32,8 +38,8 @@ searched; ms: median time of the runs of a pair."""
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A figure in a table: its heading, where ``Figures.to_dict`` has it, and how soon it is
-    left out where there is no room (0 = never)."""
+    """A figure in a table: its heading, where ``Figures.to_dict`` has it, and its rank
+    (``report.Table``)."""
 
     heading: str
     path: str
@@ -78,27 +84,11 @@ SPARSIFICATION_COLUMNS = tuple(Column(heading, key, decimals=3) for heading, key
     ('area', 'area'), ('oracle', 'oracle_area'), ('AUSE', 'ause')))
 
 
-@dataclasses.dataclass(frozen=True)
-class FrameTable:
-    """Headings, rows of cells, the rank of each column as ``options.fitting`` takes it, and what
-    is to be said below."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    ranks: Sequence[int]
-    legend: str
-
-
-def frame_table(results: Collection[Result], totals: Totals, unread_truth: bool = False
-                ) -> FrameTable:
+def frame_table(title: str, results: Collection[Result], totals: Totals) -> Table:
     """A row a frame and matcher; of several frames their mean and all of their pixels,
-    and of several inputs the mean of each.
-
-    :param unread_truth: whether a warning has named one.
-    """
+    and of several inputs the mean of each."""
     several = len(totals.matchers) > 1
-    has_truth = any(one.pooled.whole.published.known for one in totals.matchers.values())
-    shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), Column('ms', 'median_ms'))
+    shown = (*(COLUMNS if has_truth(totals) else WITHOUT_TRUTH), Column('ms', 'median_ms'))
 
     def row(name: str, matcher: str, size: str, disparities: str, figures: Mapping[str, Any]
             ) -> list[str]:
@@ -112,20 +102,38 @@ def frame_table(results: Collection[Result], totals: Totals, unread_truth: bool 
                 for one in results for matcher, figures in one.matchers.items()]
     means = [(f'{name}, mean of', part) for name, part in totals.inputs.items() if name]
     if len(results) > 1:
-        means.append(('mean of', totals.matchers))
+        # Not those of a matcher that has but one of the inputs.
+        means.append(('mean of', {
+            matcher: one for matcher, one in totals.matchers.items()
+            if all(part[matcher].frames < one.frames for name, part in totals.inputs.items()
+                   if name and matcher in part)}))
     rows += [row(f'{words} {one.frames}', matcher, '', '', one.mean)
              for words, part in means for matcher, one in part.items()]
     if len(results) > 1:
         rows += [row(f'all {one.frames}', matcher, '', '',
                      {'median_ms': one.median_ms, **one.pooled.as_dict()})
                  for matcher, one in totals.matchers.items()]
-    lack = 'No truth was read: see the warning.' if unread_truth else 'There is no truth.'
-    return FrameTable(
-        ['frame', *(['matcher'] if several else []), 'size', 'D',
-         *(column.heading for column in shown)], rows,
-        [0, *([0] if several else []), *([7, 1] if has_truth else [0, 0]),
-         *(column.rank for column in shown)],
-        LEGEND if has_truth else NO_TRUTH_LEGEND.format(lack=lack))
+    return Table(
+        title, ['frame', *(['matcher'] if several else []), 'size', 'D',
+                *(column.heading for column in shown)], rows,
+        ranks=[0, *([0] if several else []), *([7, 1] if has_truth(totals) else [0, 0]),
+               *(column.rank for column in shown)])
+
+
+def legend(totals: Totals, unread_truth: bool) -> str:
+    """What the columns of ``frame_table`` are.
+
+    :param unread_truth: whether a warning has named one.
+    """
+    if has_truth(totals):
+        return LEGEND
+    return NO_TRUTH_LEGEND.format(lack='No truth was read: see the warning.' if unread_truth
+                                  else 'There is no truth.')
+
+
+def has_truth(totals: Totals) -> bool:
+    """Whether any pixel of any frame has one."""
+    return any(one.pooled.whole.published.known for one in totals.matchers.values())
 
 
 def meanings() -> dict[str, tuple[str, str]]:
@@ -136,65 +144,153 @@ def meanings() -> dict[str, tuple[str, str]]:
 
 def further_tables(totals: Mapping[str, Summary]) -> list[Table]:
     """Every table beside that of the frames which has any rows."""
-    frames = next(iter(totals.values())).frames
+    counts = {one.frames for one in totals.values()}
+    means = f'mean of {counts.pop()}' if len(counts) == 1 else 'means of the frames'
     return [table for table in (
-        _by_part(f'By region, mean of {frames}', 'region', _regions(totals), REGION_COLUMNS,
-                 totals),
-        _by_part(f'Error in metres, mean of {frames}', 'distance', _distances(totals),
-                 DEPTH_COLUMNS, totals),
-        _by_part(f'Sparsification, mean of {frames}', 'error', _sparsified(totals),
-                 SPARSIFICATION_COLUMNS, totals)) if table.rows]
+        _by_part(f'By region, {means}', 'region', _regions(totals), REGION_COLUMNS),
+        _by_part(f'Error in metres, {means}', 'distance', _distances(totals), DEPTH_COLUMNS),
+        _by_part(f'Sparsification, {means}', 'error', _sparsified(totals),
+                 SPARSIFICATION_COLUMNS)) if table.rows]
 
 
-Parts = Sequence[tuple[str, Callable[[Summary], Mapping[str, Any]]]]
-"""Names of parts of the frames, and how each matcher's figures of one are found."""
+Parts = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Of parts of the frames by their names: the figures of each matcher."""
 
 
-def _by_part(title: str, what: str, parts: Parts, columns: Sequence[Column],
-             totals: Mapping[str, Summary]) -> Table:
+def _by_part(title: str, what: str, parts: Parts, columns: Sequence[Column]) -> Table:
     """A row for every part and matcher."""
-    several = len(totals) > 1
+    several = any(len(part) > 1 for part in parts.values())
     return Table(
         title, [what, *(['matcher'] if several else []), *(column.heading for column in columns)],
         [[region_words(name), *([matcher] if several else []),
-          *(column.cell(figures(total)) for column in columns)]
-         for name, figures in parts for matcher, total in totals.items()])
+          *(column.cell(figures) for column in columns)]
+         for name, part in parts.items() for matcher, figures in part.items()])
 
 
 def _regions(totals: Mapping[str, Summary]) -> Parts:
     """Those that have pixels with truth; of a sky the valid share is its density."""
     first = next(iter(totals.values())).pooled
-    parts: list[tuple[str, Callable[[Summary], Mapping[str, Any]]]] = []
-    for name, pooled in first.regions.items():
-        if pooled.published.known:
-            share = 100 * pooled.published.known / first.whole.published.known
-            parts.append((name, lambda total, name=name, share=share: {  # type: ignore[misc]
-                'share': share, **total.mean['regions'][name]}))
+    parts = {name: {matcher: {
+        'share': 100 * part.published.known / total.pooled.whole.published.known,
+        **total.mean['regions'][name]} for matcher, total in totals.items()
+        if (part := total.pooled.regions.get(name)) and part.published.known}
+        for name, pooled in first.regions.items() if pooled.published.known}
     if first.sky is not None and first.sky.pixels:
-        parts.append(('sky', lambda total: {
-            'score': {'density': total.mean['sky']['coverage']}}))
+        parts['sky'] = {matcher: {'score': {'density': look_up(total.mean, 'sky.coverage')}}
+                        for matcher, total in totals.items()}
     return parts
 
 
 def _distances(totals: Mapping[str, Summary]) -> Parts:
     """All pixels and those of each distance, where a calibration and a truth are."""
     first = next(iter(totals.values())).pooled
-    parts = {'all': first.whole, **{name: part for name, part in first.regions.items()
-                                    if name[0].isdigit()}}
-    return [(name, lambda total, name=name: (               # type: ignore[misc]
-        total.mean if name == 'all' else total.mean['regions'][name]))
-        for name, part in parts.items() if part.depth is not None and part.published.known]
+    pooled = {'all': first.whole, **{name: part for name, part in first.regions.items()
+                                     if name[0].isdigit()}}
+    return {name: {matcher: total.mean if name == 'all' else total.mean['regions'].get(name, {})
+                   for matcher, total in totals.items() if total.frames}
+            for name, part in pooled.items() if part.depth is not None and part.published.known}
 
 
 def _sparsified(totals: Mapping[str, Summary]) -> Parts:
     """What a confidence sorts, where any was judged."""
-    if not any(total.mean.get('sparsification') for total in totals.values()):
-        return []
-    return [(words, lambda total, key=key: (                # type: ignore[misc]
-        (total.mean.get('sparsification') or {}).get(key) or {}))
-        for key, words in (('bad_3', 'bad-3, %'), ('mae', 'EPE, px'))]
+    found = {matcher: total.mean.get('sparsification') or {} for matcher, total in totals.items()}
+    if not any(found.values()):
+        return {}
+    return {words: {matcher: one.get(key) or {} for matcher, one in found.items()}
+            for key, words in (('bad_3', 'bad-3, %'), ('mae', 'EPE, px'))}
 
 
 def region_words(region: str) -> str:
     """A region's name for people."""
     return re.sub(r'^([\d.]+)_([\w.]+)_m$', r'\1-\2 m', region).replace('_', ' ')
+
+
+def times_table(totals: Mapping[str, Summary], shares: Sequence[str]) -> Table:
+    """These percentiles of each stage, milliseconds."""
+    # Stages that a configuration does not have take no time.
+    rows = [(name, stage, *(f'{found[share]:.2f}' for share in shares))
+            for name, total in totals.items() for stage, found in total.latency_ms.items()
+            if any(found.values())]
+    return Table('', ('matcher', 'stage', *shares), rows)
+
+
+def run_table(one: RecordedRun) -> Table:
+    """What became of the frames of a run through the node."""
+    frames = one.frames
+    counts = {name.replace('_', ' '): frames[name]
+              for name in ('sent', 'received', 'published', 'recorded')}
+    counts['dropped'] = sum(frames['dropped'].values())
+    counts |= {f'  {reason}': count for reason, count in frames['dropped'].items()}
+    counts |= {words: frames[name] for name, words in (
+        ('waiting', 'without a partner'), ('in_progress', 'still in progress')) if frames[name]}
+    counts |= {name.replace('_', ' '): frames[name] for name in ('lost_to_node', 'lost_from_node')}
+    return Table('Frames', ('', 'pairs'), [
+        *((words, str(count)) for words, count in counts.items()),
+        ('rate, in the time of the bag', f'{one.rate_hz:.1f} Hz')], is_half=True)
+
+
+def plots_of(totals: Mapping[str, Summary]) -> list[Image]:
+    """What there is to draw."""
+    return [*_bars(totals), *_sparsification(totals), *_over_frames(totals)]
+
+
+def _bars(totals: Mapping[str, Summary]) -> list[Image]:
+    """Wrong pixels by threshold, and errors by distance, means of the frames."""
+    bins = [regions.distance_name(*limits) for limits in itertools.pairwise(regions.DISTANCES)]
+    by_distance = {region_words(one).removesuffix(' m').replace('-inf', ' up'):
+                   f'regions.{one}' for one in bins}
+    thresholds = {**{f'bad-{n:g}': f'bad_{n:g}' for n in metrics.THRESHOLDS}, 'D1': 'd1'}
+    kinds = (
+        ('Wrong pixels, holes filled', '% of pixels', 'Less is better.',
+         {words: f'filled.{key}_known' for words, key in thresholds.items()}),
+        ('Wrong pixels of those with a disparity', '% of pixels', 'Less is better.',
+         {words: f'score.{key}_estimated' for words, key in thresholds.items()}),
+        ('Wrong pixels by distance', 'bad-3, holes filled, %', 'By true distance in metres.',
+         {words: f'{begin}.filled.bad_3_known' for words, begin in by_distance.items()}),
+        # Beside the median the mean would show those few that are far off.
+        ('Error in metres by distance', 'median error, m', 'By true distance in metres, of '
+         'pixels with a disparity. The table of figures has means and 90 %, too.',
+         {words: f'{begin}.depth.p50_m' for words, begin in by_distance.items()}))
+    images = []
+    for title, label, note, paths in kinds:
+        values = {words: [look_up(total.mean, path) for total in totals.values()]
+                  for words, path in paths.items()}
+        values = {words: row for words, row in values.items() if set(row) != {None}}
+        if values:
+            series = dict(zip(totals, zip(*values.values(), strict=True), strict=True))
+            images.append(Image(title, plots.data_uri(plots.bars(
+                list(values), series, label, is_log=label.endswith(' m'))),
+                f'Means of the frames. {note}'))
+    return images
+
+
+def _sparsification(totals: Mapping[str, Summary]) -> list[Image]:
+    curves = {name: known['bad_3'] for name, total in totals.items()
+              if (known := total.mean.get('sparsification'))}
+    if not curves:
+        return []
+    first = next(iter(curves))
+    return [Image('Sparsification', plots.data_uri(plots.lines(
+        [100 * share for share in SHARES],
+        {name: curve['curve'] for name, curve in curves.items()}, 'most trusted pixels, %',
+        'bad-3, %', references={f'oracle of {first}': curves[first]['oracle']})),
+        f'Wrong pixels among the most trusted ones. The oracle sorts those of {first} by their '
+        'error.')]
+
+
+def _over_frames(totals: Mapping[str, Summary]) -> list[Image]:
+    own, total = next(iter(totals.items()))
+    if total.frames < 2:
+        return []
+    numbers = range(1, 1 + max(one.frames for one in totals.values()))
+    title, label = 'Wrong pixels over frames', 'bad-3 or hole, %'
+    wrong: dict[str, Sequence[float]] = {name: one.curves.wrong for name, one in totals.items()}
+    if all(map(math.isnan, total.curves.wrong)):
+        title, label = 'Pixels without a disparity over frames', '% of all pixels'
+        wrong = {name: [100.0 - value for value in one.curves.coverage]
+                 for name, one in totals.items()}
+    levels = {f'{share} of {own}': total.latency_ms['total'][share] for share in ('p50', 'p99')}
+    return [Image(title, plots.data_uri(plots.lines(numbers, wrong, 'frame', label))),
+            Image('Time over frames', plots.data_uri(plots.lines(
+                numbers, {name: one.curves.median_ms for name, one in totals.items()}, 'frame',
+                'ms', levels)), 'Median of the runs of each frame; p50 and p99 of all runs.')]

@@ -7,38 +7,41 @@ import dataclasses
 import logging
 import pathlib
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, progress, run_report, viewer
+from stereo_bp_ros.cli import evaluate_report, progress, viewer
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
-from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
-from stereo_bp_ros.evaluation.conditions import DELIVERY, judge
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import PERFORMANCE, totals_of
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.evaluation.sources import Input, Sources
-from stereo_bp_ros.replay import session
+from stereo_bp_ros.replay import analysis, session
+from stereo_bp_ros.replay.analysis import METHOD, RecordedRun
 from stereo_bp_ros.replay.source import open_source
 
 if TYPE_CHECKING:
-    from stereo_bp_ros.cli.run_report import RecordedRun
     from stereo_bp_ros.replay.viewing import Sink
 
 _log = logging.getLogger(__name__)
 
 WARNINGS_SHOWN = 10
 
-#: Which times the report has.
-LATENCY = 'Latency of every frame, from the receipt of the later image to the return of publish'
+#: What to do about losses, of a node that others have configured, and of one of this package.
+LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in '
+                'docs/howto/recordings.md')
+LOST_ALL_THE_SAME = ('; the run was reliable already: a process stood still for more than '
+                     f'{session.QUEUE_DEPTH} messages: end other programs, or play slower with '
+                     '--rate')
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,14 +67,17 @@ def run(options: argparse.Namespace) -> int:
             _log.warning(warning)
     shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [*sources.paths, options.scenario, options.params_file])
+    method = dataclasses.replace(METHOD, windows=scenario.windows, calibration=Calibration(
+        options.focal, options.baseline, 0, 0, 0) if options.focal else None)
     runs = []
     with viewer.opened(options) as sink:
         for number, one in enumerate(scenario.inputs, 1):
             name = 'replay' + (f'_{number}' if number > 1 else '')
-            runs.append(_perform(name, one, sources, scenario, options, parameters, sink))
+            runs.append(_perform(name, one, sources, method, options, parameters, sink))
             if options.start:
                 _check_settings(wanted, runs[-1].settings)
-        return _finish(options, scenario, runs)
+        return finish(options, options.path.name, str(options.path), runs, method,
+                      scenario if options.scenario else None)
 
 
 def _scenario(options: argparse.Namespace) -> Scenario:
@@ -108,17 +114,15 @@ def _warn(log: pathlib.Path) -> None:
         _log.warning('%s has %d more warnings', log, len(found) - WARNINGS_SHOWN)
 
 
-def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
+def _perform(name: str, one: Input, sources: Sources, method: Method,
              options: argparse.Namespace, parameters: Mapping[str, Value], sink: Sink | None
              ) -> RecordedRun:
     """One session with the node that the options are about."""
     player = ['--rate', str(options.rate), '--loop', str(options.loop),
               '--period', str(options.period), '--wait', str(options.wait),
               '--longest-gap', str(options.longest_gap)]
-    calibration = None
     if options.focal:
         player += ['--focal', str(options.focal), '--baseline', str(options.baseline)]
-        calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
 
     def play(source: pathlib.Path, folder: pathlib.Path, **known: Any) -> session.SessionResult:
         arguments = tuple(options.ros_arguments)
@@ -137,19 +141,18 @@ def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
             _warn(folder / 'node.log')
 
     return record_run(
-        name, one, sources, shared.chosen_topics(options), options.output / name, play, player,
-        loops=options.loop, period_s=options.period, sink=sink,
-        method=Method(repeat=1, calibration=calibration, windows=scenario.windows))
+        name, one.name, one, sources, shared.chosen_topics(options), options.output / name, play,
+        player, loops=options.loop, period_s=options.period, sink=sink, method=method)
 
 
-def record_run(name: str, one: Input, sources: Sources, topics: StereoTopics,
+def record_run(name: str, title: str, one: Input, sources: Sources, topics: StereoTopics,
                folder: pathlib.Path, play: Callable[..., session.SessionResult],
                player: Sequence[str], *, loops: int = 1, **judging: Any) -> RecordedRun:
     """Play an input to a node, record what it answers into a folder, and judge that.
 
     :param play: plays a source to its node, with the folder and options of ``run_session``.
     :param player: options of the player.
-    :param judging: further arguments of ``run_report.judge``.
+    :param judging: further arguments of ``analysis.judge``.
     """
     folder.mkdir(exist_ok=True)
     told: set[str] = set()
@@ -174,8 +177,8 @@ def record_run(name: str, one: Input, sources: Sources, topics: StereoTopics,
             # A result has the stamp of its left image: its pair is the node's.
             sources = Sources(sources.inputs, dataclasses.replace(
                 topics, tolerance_s=result.tolerance_s))
-        return run_report.judge(name, one.name, lambda: sources.pairs_of(one), result,
-                                advance=lambda: bar.advance(judged), **judging)
+        return analysis.judge(name, title, lambda: sources.pairs_of(one), result,
+                              advance=lambda: bar.advance(judged), **judging)
 
 
 def _check_settings(wanted: Mapping[str, Value], told: Mapping[str, Value]) -> None:
@@ -186,48 +189,97 @@ def _check_settings(wanted: Mapping[str, Value], told: Mapping[str, Value]) -> N
                               f'{value}')
 
 
-def _delivery(runs: Sequence[RecordedRun]) -> dict[str, float]:
-    """Of all runs together; ``rate_hz``, in the time of the source, is that of the slowest."""
-    return {**{name: sum(one.delivery[name] for one in runs) for name in DELIVERY},
-            'rate_hz': min(one.figures.rate_hz for one in runs)}
-
-
-def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[RecordedRun]) -> int:
-    """Report everything; status 1 where a run or a condition fails."""
+def finish(options: argparse.Namespace, title: str, source: str, runs: Sequence[RecordedRun],
+           method: Method = METHOD, scenario: Scenario | None = None) -> int:
+    """Report everything; returns status 1 where a run or a condition fails, which is said."""
     results = [result for one in runs for result in one.results]
-    if not results:
-        return run_report.finish(
-            options.output, runs, title=f'Replay of {options.path.name}', as_json=options.json,
-            lead=f'{options.path.name} was replayed over DDS to a node.')
-    totals, delivery = totals_of(results), _delivery(runs)
-    devices = [dict(one.device) for one in runs if one.device.get('device')]
-    summary = evaluate_report.summary_of(
-        results, totals, source=str(options.path), backend=runs[0].device.get('backend', ''),
-        settings=runs[0].settings, output=str(options.output),
-        devices={MATCHER: [one for place, one in enumerate(devices)
-                           if one not in devices[:place]]} if devices else {},
-        runs={one.name: one.to_dict() for one in runs})
-    # In place of the rate and number of runs one after another.
-    summary |= {'delivery': delivery, PERFORMANCE + 'NUM_FRAMES_SENT': delivery['sent'],
-                PERFORMANCE + 'NUM_MISSED_FRAMES': delivery['sent'] - delivery['recorded'],
-                PERFORMANCE + 'MEAN_FRAME_RATE': delivery['rate_hz'] * options.rate}
-    verdicts = judge(scenario.conditions, summary)
-    if verdicts:
-        summary |= evaluate_scenario.report(scenario, verdicts)
-    shared.write_json(options.output / 'report.json', summary)
-    if not shared.missing(report.MODULES):
-        evaluate_report.write_html(
-            options.output / 'report.html', f'{options.path.name} through the node', summary,
-            results, totals, None, verdicts, [run_report.section_of(one) for one in runs], LATENCY)
-    if options.json:
-        shared.print_json(summary)
-    else:
-        for one in runs:
-            run_report.print_run(one)
-        if verdicts:
-            evaluate_scenario.print_verdicts(scenario, verdicts)
-        run_report.say_where(options.output)
+    totals = totals_of(results, runs[0].matcher)
+    by_matcher = {name: [one for one in runs if one.matcher == name] for name in totals.matchers}
+    devices: dict[str, list[Mapping[str, str]]] = {}
+    for one in runs:
+        found = devices.setdefault(one.matcher, [])
+        if one.device.get('device') and one.device not in found:
+            found.append(one.device)
+    summary = evaluate_report.document(
+        results, totals, source=source, backend=runs[0].device.get('backend', ''),
+        settings=runs[0].settings, method=method, runs=runs,
+        devices={name: found for name, found in devices.items() if found},
+        against={name: {'settings': dict(of[0].settings),
+                        'threads': int(of[0].device.get('threads', 0))}
+                 for name, of in by_matcher.items() if name != runs[0].matcher},
+        warnings=[{'check': 'replay', 'text': text, 'pairs': None}
+                  for one in runs for text in one.warnings])
+    summary['delivery'] = _delivery(runs)
+    for name, of in by_matcher.items():     # instead of runs one after another
+        (summary['against'].get(name) or summary).update(_performance(of, options.rate))
+    passed = evaluate_report.finish(options, f'{title} through the node', summary, results,
+                                    totals, runs=runs, scenario=scenario)
     # Conditions about losses take the place of the rule that nothing may be lost.
-    may_lose = any(one.path == 'delivery.lost' for one in scenario.conditions)
-    failures = run_report.print_failures(runs, to_error=options.json, may_lose=may_lose)
-    return 1 if failures or not all(one.passed for one in verdicts) else 0
+    may_lose = scenario is not None and any(
+        one.path == 'delivery.lost' for one in scenario.conditions)
+    failures = [text for one in runs for text in failures_of(one, may_lose=may_lose)]
+    for text in failures:
+        shared.say(f'FAILED {text}', file=sys.stderr if options.json else sys.stdout)
+    return 1 if failures or not passed else 0
+
+
+def _delivery(runs: Sequence[RecordedRun]) -> dict[str, float]:
+    """Frames of all runs together; ``rate_hz``, in the time of the source, of the slowest."""
+    frames = [one.frames for one in runs]
+    return {**{name: sum(one[name] for one in frames)
+               for name in ('sent', 'received', 'published', 'recorded')},
+            'superseded': sum(one['dropped'].get('superseded', 0) for one in frames),
+            'dropped': sum(sum(one['dropped'].values()) for one in frames),
+            'lost': sum(one['lost_in_transport'] for one in frames),
+            'rate_hz': min(one.rate_hz for one in runs)}
+
+
+def _performance(runs: Sequence[RecordedRun], speed: float) -> dict[str, float]:
+    """What ``results.performance`` has of runs one after another, of runs through the node."""
+    found = _delivery(runs)
+    return {PERFORMANCE + 'NUM_FRAMES_SENT': found['sent'],
+            PERFORMANCE + 'NUM_MISSED_FRAMES': found['sent'] - found['recorded'],
+            PERFORMANCE + 'MEAN_FRAME_RATE': found['rate_hz'] * speed}
+
+
+def failures_of(one: RecordedRun, *, may_lose: bool = False) -> list[str]:
+    """What a run was held to and did not reach, in words.
+
+    :param may_lose: whether others judge how many frames were lost.
+    """
+    frames, found = one.frames, []
+    if frames['node_status']:
+        found.append(f'the node ended with status {frames["node_status"]}')
+    found += _losses(frames, may_lose, LOST_ALL_THE_SAME if one.is_lossless else LOSE_NOTHING)
+    if not frames['recorded']:
+        is_untimely = {'stale', 'future'} & set(frames['dropped'])
+        found.append('nothing was published' + (
+            ': the node does not live in the time of the source, set use_sim_time'
+            if is_untimely else ''))
+    elif not one.results:
+        found.append('nothing is judged')
+    if frames['published'] < one.least_published * frames['sent']:
+        found.append(f'{frames["published"]} of {frames["sent"]} frames were published in time, '
+                     f'but {100 * one.least_published:g} % have to be: end other programs, or '
+                     'play slower with --rate')
+    return [f'{one.name}: {text}' for text in found]
+
+
+def _losses(frames: Mapping[str, Any], may_lose: bool, advice: str) -> list[str]:
+    """Where frames were lost on their way, by the counters of both ends."""
+    sides = tuple((side, frames[f'sent{suffix}'], frames[f'received{suffix}'])
+                  for side, suffix in (('left', ''), ('right', '_right')))
+    arrived = ' and '.join(f'{received} of {sent} {side} images' for side, sent, received in sides)
+    if any(received > sent for _, sent, received in sides):
+        return [f'the node received {arrived}: something else publishes to it, too']
+    found = []
+    if frames['lost_to_node'] and not may_lose:
+        found.append(f'{frames["lost_to_node"]} of {frames["sent"]} frames were lost on the way '
+                     f'to the node, which received {arrived}{advice}')
+    if frames['lost_from_node'] and not may_lose:
+        found.append(f'{frames["lost_from_node"]} of {frames["published"]} results were lost on '
+                     f'the way from the node to the recorder{advice}')
+    if frames['in_progress']:
+        found.append(f'{frames["in_progress"]} of {frames["sent"]} frames were still in progress '
+                     f'after {session.SETTLE_LIMIT_S:g} s')
+    return found

@@ -22,9 +22,6 @@ from stereo_bp_ros.evaluation.regions import DISTANCES
 #: Begins the path of a figure that every frame has to hold.
 EVERY = 'pairs.*.'
 
-#: Keys of ``delivery``: what became of the frames of a run through the node.
-DELIVERY = ('sent', 'received', 'published', 'recorded', 'superseded', 'dropped', 'lost')
-
 OPERATORS = {'<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge}
 
 _CONDITION = re.compile(r'(?P<path>[^<>]+?) ?(?P<operator><=|>=|<|>) ?'

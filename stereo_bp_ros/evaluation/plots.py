@@ -50,14 +50,14 @@ def bars(groups: Sequence[str], series: Mapping[str, Values], y_label: str, *,
 def lines(x: Sequence[float], series: Mapping[str, Values], x_label: str, y_label: str,
           levels: Mapping[str, float] | None = None,
           references: Mapping[str, Values] | None = None) -> Figure:
-    """Lines over common x; None = a gap.
+    """Lines over common x, of which short ones have the first; None = a gap.
 
     levels:     horizontal lines by their labels.
     references: further lines that are no measurement of their own, in grey.
     """
     figure, axes = _new_figure()
     for name, values in series.items():
-        axes.plot(x, _floats(values), linewidth=1.3, label=_label(name),
+        axes.plot(x[:len(values)], _floats(values), linewidth=1.3, label=_label(name),
                   marker='o' if len(x) <= 40 else '', markersize=3,
                   rasterized=len(x) > MAX_VECTOR_POINTS)
     for name, values in (references or {}).items():

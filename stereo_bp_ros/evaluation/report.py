@@ -32,17 +32,18 @@ class Tiles:
 class Table:
     """Rows of text.
 
-    bars:    0 to 1, one a row, drawn as a last column where given.
     is_text: all columns are text, not figures; they fold.
     is_half: stands beside another one where the window is wide enough.
+    ranks:   of each column in a terminal: 0 = always there, others from the smallest on while
+             there is room; () = all are there.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    bars: Sequence[float] = ()
     is_text: bool = False
     is_half: bool = False
+    ranks: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

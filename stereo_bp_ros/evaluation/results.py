@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.frame_scores import FrameScore, Means
+from stereo_bp_ros.evaluation.frame_scores import FrameScore, MapScore, Means
+from stereo_bp_ros.evaluation.metrics import Score
 from stereo_bp_ros.evaluation.rows import PairRows
 from stereo_bp_ros.findings import Finding
 
 #: Of the times of all runs of all frames.
-PERCENTILES = (50.0, 99.0, 99.9)
+PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 #: Begins the keys of rate and latency, which are those of ros2_benchmark (its
 #: ``BasicPerformanceCalculator``, https://github.com/NVIDIA-ISAAC-ROS/ros2_benchmark) where the
@@ -126,9 +127,9 @@ class Summary:
     frames: how many.
     mean:   of the figures of the frames (``Figures.to_dict``), each frame counting the same.
     pooled: of all their pixels together.
-    median_ms: median of the frames' times, milliseconds.
-    latency_ms: stage, ``device`` or ``total`` of all runs, to ``p50``, ``p99`` and ``p99.9``,
-            milliseconds.
+    median_ms: median of the frames' times, milliseconds; None of no frames.
+    latency_ms: stage, ``device`` or ``total`` of all runs, to its ``percentiles``,
+            milliseconds; empty of no runs.
     engine_bytes: of the largest engine; None where it is not known.
     times_ms: of all runs in their order, milliseconds.
     curves: frame by frame.
@@ -139,7 +140,7 @@ class Summary:
     frames: int
     mean: Mapping[str, Any]
     pooled: FrameScore
-    median_ms: float
+    median_ms: float | None
     latency_ms: Mapping[str, Mapping[str, float]]
     engine_bytes: int | None
     times_ms: Sequence[float]
@@ -176,12 +177,13 @@ class Totals:
         return next(iter(self.matchers.values()))
 
 
-def totals_of(results: Iterable[Result]) -> Totals:
+def totals_of(results: Iterable[Result], own: str = '') -> Totals:
     """Every matcher over all frames and those of each input; a result at a time.
 
-    :raises ValueError: there are no results.
+    :param own: name of the own matcher, where there may be no results.
+    :raises ValueError: there are no results, and no name.
     """
-    parts: dict[str, dict[str, _Total]] = {}
+    parts: dict[str, dict[str, _Total]] = {'': {own: _Total()}} if own else {}
     frames, process_bytes = 0, None
     for result in results:
         frames += 1
@@ -191,7 +193,7 @@ def totals_of(results: Iterable[Result]) -> Totals:
                 'times_ms', 'engine_bytes', 'disparity_range')}
             for label in {'', result.input}:
                 parts.setdefault(label, {}).setdefault(name, _Total()).add(figures, averaged)
-    if not frames:
+    if not parts:
         raise ValueError('there are no results to summarise')
     inputs = {label: {name: total.summary() for name, total in part.items()}
               for label, part in parts.items()}
@@ -205,7 +207,7 @@ class _Total:
     """One matcher over the frames so far."""
 
     def __init__(self) -> None:
-        self._pooled: FrameScore | None = None
+        self._pooled = FrameScore(MapScore(Score(), Score()))
         self._means = Means()
         self._curves = Curves()
         self._times: dict[str, array.array[float]] = {'total': _numbers()}
@@ -214,7 +216,7 @@ class _Total:
 
     def add(self, figures: Figures, averaged: Mapping[str, Any]) -> None:
         frame = figures.frame
-        self._pooled = frame if self._pooled is None else self._pooled + frame
+        self._pooled += frame
         self._means.add(averaged)
         self._curves.wrong.append(frame.whole.published.bad_known(3.0))
         self._curves.coverage.append(frame.whole.published.coverage)
@@ -227,37 +229,37 @@ class _Total:
         self._searched[figures.disparity_range] += 1
 
     def summary(self) -> Summary:
-        assert self._pooled is not None
-        # The order of confidence belongs to a frame: of many there is the mean alone.
+        frames = len(self._curves.median_ms)
         return Summary(
-            len(self._curves.median_ms), self._means.result(),
-            dataclasses.replace(self._pooled, sparsification=None),
-            statistics.median(self._curves.median_ms),
-            {name: percentiles(values) for name, values in self._times.items()},
+            frames, self._means.result(), self._pooled,
+            statistics.median(self._curves.median_ms) if frames else None,
+            {name: percentiles(values) for name, values in self._times.items() if values},
             self._engine_bytes, self._times['total'], self._curves, self._searched)
 
 
 def report_of(results: Collection[Result], totals: Totals) -> dict[str, Any]:
     """For JSON: every figure of the own matcher, and of the others below ``against``."""
-    own, *others = totals.matchers
-    return {**totals.own.to_dict(), 'process_bytes': totals.process_bytes,
-            'against': {name: totals.matchers[name].to_dict() for name in others},
-            'by_input': {label: part[own].to_dict() for label, part in totals.inputs.items()
-                         if label},
+    own, *others = ((name, one.to_dict()) for name, one in totals.matchers.items())
+    return {**own[1], 'process_bytes': totals.process_bytes, 'against': dict(others),
+            'by_input': {label: next(iter(part.values())).to_dict()
+                         for label, part in totals.inputs.items() if label},
             'pairs': Rows(lambda: (result.to_dict() for result in results), len(results))}
 
 
-def performance(times_ms: Sequence[float]) -> dict[str, float]:
-    """Rate and latency of runs one after another.
+def performance(times_ms: Sequence[float]) -> dict[str, float | None]:
+    """Rate and latency of runs one after another, of which none misses; None of no runs.
 
     times_ms: from images in memory to a disparity in memory, of every run in their order.
     """
-    whole = math.fsum(times_ms)
+    count, whole = len(times_ms), math.fsum(times_ms)
+    first, last = (times_ms[0], times_ms[-1]) if count else (None, None)
     return {PERFORMANCE + key: value for key, value in {
-        'NUM_FRAMES_SENT': len(times_ms), 'MEAN_FRAME_RATE': 1e3 * len(times_ms) / whole,
-        'FIRST_INPUT_LATENCY': times_ms[0], 'LAST_INPUT_LATENCY': times_ms[-1],
-        'MIN_LATENCY': min(times_ms), 'MEAN_LATENCY': whole / len(times_ms),
-        'MAX_LATENCY': max(times_ms)}.items()}
+        'NUM_FRAMES_SENT': count, 'NUM_MISSED_FRAMES': 0,
+        'MEAN_FRAME_RATE': 1e3 * count / whole if count else None,
+        'FIRST_INPUT_LATENCY': first, 'LAST_INPUT_LATENCY': last,
+        'MIN_LATENCY': min(times_ms, default=None),
+        'MEAN_LATENCY': whole / count if count else None,
+        'MAX_LATENCY': max(times_ms, default=None)}.items()}
 
 
 def most(values: Iterable[int | None]) -> int | None:
@@ -266,10 +268,12 @@ def most(values: Iterable[int | None]) -> int | None:
 
 
 def percentiles(values: Iterable[float]) -> dict[str, float]:
-    """``p50``, ``p99`` and ``p99.9`` of values; of few the largest are interpolated."""
-    shares = np.percentile(np.fromiter(values, float), PERCENTILES)
-    return {f'p{percent:g}': float(value)
-            for percent, value in zip(PERCENTILES, shares, strict=True)}
+    """``p50`` to ``p99.9`` and ``max`` of values; of few the largest are interpolated."""
+    known = np.fromiter(values, float)
+    shares = np.percentile(known, PERCENTILES)
+    return {**{f'p{percent:g}': float(value)
+               for percent, value in zip(PERCENTILES, shares, strict=True)},
+            'max': float(known.max())}
 
 
 @contextlib.contextmanager

@@ -1,22 +1,40 @@
-"""What a recorded run says: frames accounted for, latency by stage, accuracy against truth."""
+"""What a recorded run says: frames accounted for, latency by stage, answers judged."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import logging
 import pathlib
-from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
-from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros.config import Value
+from stereo_bp_ros.evaluation.method import Method
+from stereo_bp_ros.evaluation.results import Figures, Result
+from stereo_bp_ros.evaluation.showing import Showing, View
+from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.replay.session import SessionResult
+from stereo_bp_ros.replay.source import stamp_of
 from stereo_bp_ros.stamps import header_stamp
 
-PERCENTILES = (50, 95, 99, 99.9)
+if TYPE_CHECKING:
+    from stereo_bp_ros.replay.viewing import Sink
+
+#: What a node is called among the matchers of a report.
+MATCHER = 'node'
+
+#: How its answers are judged where nobody says more: each pair once, as far as it searches.
+METHOD = Method(repeat=1, own_range=True)
+
+#: Seconds that a replay stood still, above which the report says so.
+MAX_UNSAID_WAIT_S = 0.5
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,50 +54,142 @@ class Answer:
 
 
 @dataclasses.dataclass
-class Analysis:
-    """Figures of one run.
+class RecordedRun:
+    """One run through the node.
 
-    frames: as of ``SessionResult``.
-    latency_ms: stage to {p50, p95, p99, p99.9, max} over all frames.
-    totals_ms: total latency of every frame, in order.
-    score: against the truth of the source; None where it has none.
+    frames: as of ``SessionResult``, with ``node_status``, and ``waited_s`` of the player.
+    rate_hz: of its answers, in the time of the source.
+    matcher: what the node is called among the matchers of a report.
+    least_published: the run fails when a smaller share of its frames is published; 0 = any.
+    showing: frames to look at, and where in the image errors are.
+    settings: of the matcher in the node; empty where it did not tell.
+    device: what computed in it, as of ``SessionResult``.
+    results: every answer as ``stereo_bp evaluate`` judges a pair; the times are the latencies.
+    warnings: sentences, also of the answers that are no results.
+    is_lossless: as of ``SessionResult``.
     """
 
-    frames: dict[str, Any]
-    latency_ms: dict[str, dict[str, float]]
-    totals_ms: list[float]
+    name: str
+    title: str
+    frames: Mapping[str, Any]
     rate_hz: float
-    score: metrics.Score | None = None
-    valid_fraction: float = 0.0
+    matcher: str = MATCHER
+    least_published: float = 0.0
+    showing: Showing = dataclasses.field(default_factory=lambda: Showing(0))
+    settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+    device: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    results: Sequence[Result] = ()
+    warnings: Sequence[str] = ()
+    is_lossless: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {'frames': self.frames, 'rate_hz': self.rate_hz, 'latency_ms': self.latency_ms,
-                'valid_percent': 100 * self.valid_fraction,
-                'accuracy': self.score.as_dict() if self.score else None}
+        return {'frames': self.frames, 'rate_hz': self.rate_hz, 'settings': dict(self.settings)}
 
 
-def analyse(result: SessionResult) -> Analysis:
-    """Everything but accuracy; latency is read from the recorded bag."""
-    stages: dict[str, list[float]] = {}
+def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]], result: SessionResult, *,
+          matcher: str = MATCHER, period_s: float = 0.1, least_published: float = 0.0,
+          method: Method = METHOD, advance: Callable[[], None] = lambda: None,
+          sink: Sink | None = None) -> RecordedRun:
+    """Score every answer against the truth of its pair, and keep some to look at.
+
+    :param pairs: those of the source that was played, from the first one on.
+    :param period_s: time between pairs whose files carry no stamps.
+    :param advance: is called after every answer.
+    :param sink: is sent every answer.
+    """
+    inputs = _Inputs(pairs, period_s)
+    showing = Showing(result.recorded['disparity'])
+    results: list[Result] = []
+    unjudged: collections.Counter[str] = collections.Counter()
     stamps: list[int] = []
-    for stamp_ns, found in _latencies(result.bag):
-        stamps.append(stamp_ns)
-        for stage, value in found.items():
-            stages.setdefault(stage, []).append(value)
-    latency = {stage: {**{f'p{p:g}': float(np.percentile(values, p)) for p in PERCENTILES},
-                       'max': max(values)} for stage, values in stages.items()}
+    for index, answer in enumerate(answers(result.bag)):
+        stamps.append(answer.stamp_ns)
+        pair = inputs.find(answer.stamp_ns)
+        # An answer whose latency was lost is no result: its time is not known.
+        if pair is None:
+            unjudged['no pair of the source has the stamp of their left image'] += 1
+        elif not answer.stages_ms:
+            unjudged['their latency is missing'] += 1
+        else:
+            # The truth is of the images as they are, the node's disparity of the principal points.
+            shift = pair.calibration.shift if pair.calibration else 0.0
+            disparity = answer.disparity + np.float32(shift)
+            low, high = answer.min_disparity + shift, answer.max_disparity + shift
+            height, width = disparity.shape
+            times = {stage: ms for stage, ms in answer.stages_ms.items() if stage != 'age'}
+            results.append(Result(
+                pair.name, width, height, {matcher: Figures(
+                    [times.pop('total')], method.judge(pair, disparity, answer.valid), times,
+                    disparity_range=round(high - low) + 1)}, input=pair.input))
+            maps = {name: (disparity, answer.valid)}
+            showing.add(index, View(pair.name, pair.left, maps, pair.truth, low, high,
+                                    pair.calibration))
+            if sink:
+                sink.judged(index, pair.left, maps, low=low, high=high, truth=pair.truth,
+                            stamp_ns=answer.stamp_ns, latency_ms={name: answer.stages_ms})
+        advance()
     steps = np.diff(np.array(stamps, np.int64))
     steps = steps[steps > 0]        # each loop begins with the first stamp again
-    return Analysis(dict(result.frames), latency, stages.get('total', []),
-                    float(len(steps) / (steps.sum() / 1e9)) if len(steps) else 0.0)
+    frames = {**result.frames, 'waited_s': result.sent.get('waited_s', 0.0),
+              'node_status': result.node_status}
+    return RecordedRun(
+        name, title, frames, float(1e9 / steps.mean()) if len(steps) else 0.0, matcher=matcher,
+        least_published=least_published, showing=showing, settings=result.settings,
+        device=result.device, results=results,
+        warnings=_warnings(name, result.sent, unjudged), is_lossless=result.is_lossless)
+
+
+def _warnings(name: str, sent: Mapping[str, Any], unjudged: Mapping[str, int]) -> list[str]:
+    """What a reader of the figures has to know; each is logged."""
+    found = []
+    if (waited_s := sent.get('waited_s', 0.0)) > MAX_UNSAID_WAIT_S:
+        found.append(f'{name}: the replay stood still for {waited_s:.1f} s in all, until images '
+                     'had reached who subscribes to them: DDS was still connecting them, or this '
+                     'machine is busy')
+    if skipped_s := sent.get('skipped_s', 0.0):
+        found.append(f'{name}: {skipped_s:.0f} s without a recorded message were left out '
+                     '(--longest-gap)')
+    found += [f'{name}: {count} results are not judged: {reason}'
+              for reason, count in unjudged.items()]
+    for text in found:
+        _log.warning(text)
+    return found
+
+
+class _Inputs:
+    """The pairs of a source by their stamps; quickest in the order of playing."""
+
+    def __init__(self, read: Callable[[], Iterator[Pair]], period_s: float) -> None:
+        self._read, self._period_s = read, period_s
+        self._pairs: Iterator[tuple[int, Pair]] = iter(())
+        self._known: set[int] | None = None     # all stamps, once one was missing
+
+    def find(self, stamp_ns: int) -> Pair | None:
+        """The pair of a stamp; None = there is none."""
+        if self._known is not None and stamp_ns not in self._known:
+            return None
+        seen: set[int] = set()
+        for again in (True, False):     # the next loop begins with the first pair again
+            for stamp, pair in self._pairs:
+                seen.add(stamp)
+                if stamp == stamp_ns:
+                    return pair
+            if again:
+                self._pairs = self._stamped()
+        self._known = seen
+        return None
+
+    def _stamped(self) -> Iterator[tuple[int, Pair]]:
+        for index, pair in enumerate(self._read()):
+            yield stamp_of(pair, index, self._period_s), pair
 
 
 def answers(bag: pathlib.Path) -> Iterator[Answer]:
     """The disparity images of a recorded run, in order."""
-    latencies: dict[int, deque[dict[str, float]]] = {}
+    latencies: dict[int, collections.deque[dict[str, float]]] = {}
     for stamp_ns, found in _latencies(bag):     # a loop has the same stamps again
-        latencies.setdefault(stamp_ns, deque()).append(found)
+        latencies.setdefault(stamp_ns, collections.deque()).append(found)
     for _, message in _messages(bag, ('/disparity',)):
         stamp_ns = header_stamp(message)
         image = message.image

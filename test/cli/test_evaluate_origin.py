@@ -9,7 +9,7 @@ import re
 import pytest
 
 from stereo_bp_ros import MatcherConfig
-from stereo_bp_ros.cli import evaluate_origin
+from stereo_bp_ros.cli import evaluate_report
 from stereo_bp_ros.cli.main import main
 from test.evaluation import pages
 
@@ -90,7 +90,7 @@ def test_settings_that_are_named_win_over_the_data_set_and_the_report_says_so(
 
 
 def test_devices_of_several_workers_are_counted():
-    device_words = evaluate_origin.device_words
+    device_words = evaluate_report.device_words
     cards = [{'device': 'NVIDIA H100', 'pci bus': bus} for bus in 'ab']
     assert device_words(cards) == '2 x NVIDIA H100'
     assert device_words(cards[:1]) == 'NVIDIA H100'
@@ -118,5 +118,6 @@ def test_times_of_a_slow_matcher_are_written_out_and_said_to_be_shared():
              'evaluate without --workers')):
         summary = {'latency_ms': {'total': {'p50': p50, 'p99': p99}}, 'method': {},
                    'matcher': 'bp', 'settings': {}, 'BasicPerformanceMetrics.NUM_FRAMES_SENT': 2,
-                   'repeat': 2, 'workers': workers}
-        assert evaluate_origin.facts(summary)['times'].endswith(words)
+                   'repeat': 2, 'workers': workers, 'frames': 1, 'runs': {}, 'devices': {},
+                   'searched': [], 'against': {}, 'rows': []}
+        assert evaluate_report.facts(summary)['times'].endswith(words)

@@ -107,6 +107,6 @@ def sections(text: str, frames: int = 4) -> list[report.Section]:
         report.Section('Where', shown.maps()),
         report.Section('Tables', [
             report.Table(text, [text, *map(str, range(20))], [[text, *['12.34'] * 20]] * 3,
-                         bars=[0, 0.5, 1]),
+                         is_half=True),
             report.Folded(text, [report.facts(text, {text: text})]),
             report.definitions([(text, text, text)]), report.Note(text)])]

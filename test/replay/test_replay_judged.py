@@ -18,6 +18,7 @@ import yaml
 from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.results import totals_of
 from stereo_bp_ros.evaluation.sources import open_pairs
 from test.cli import recordings
 from test.node.processes import NODE, running_node
@@ -25,9 +26,9 @@ from test.node.processes import NODE, running_node
 pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 pytest.importorskip('numba', reason='the CPU engine needs Numba')
 
-from stereo_bp_ros.cli import replay_recorded, run_report
+from stereo_bp_ros.cli import replay_recorded
 from stereo_bp_ros.replay import session
-from stereo_bp_ros.replay.analysis import analyse, answers
+from stereo_bp_ros.replay.analysis import answers, judge
 
 FAST = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'backend': 'cpu'}
 SET = [word for name, value in FAST.items() for word in ('--set', f'{name}={value}')]
@@ -81,6 +82,7 @@ def test_what_comes_back_over_dds_is_what_the_matcher_computes_and_evaluate_find
     assert ('[stereo_bp]: there is no parameter disparty_range; did you mean disparity_range?'
             in caplog.messages)
     here = report_of(capsys, 'evaluate', str(recording), '--repeat', '1', *SET)
+    assert node.keys() == here.keys()
     run = node['runs']['replay']
     assert is_accounted_for(run['frames'], 6)
     assert len(node['pairs']) == run['frames']['published']
@@ -98,8 +100,9 @@ def test_what_comes_back_over_dds_is_what_the_matcher_computes_and_evaluate_find
     assert node['BasicPerformanceMetrics.MEAN_FRAME_RATE'] == run['rate_hz']
     # What the node itself says that it ran with.
     assert node['settings'] == here['settings']
-    assert {'receive', 'pair', 'wait', 'messages', 'publish', 'total'} <= set(run['latency_ms'])
-    for row in run['latency_ms'].values():
+    assert {'receive', 'pair', 'wait', 'messages', 'publish', 'total'} <= set(
+        node['latency_ms'])
+    for row in node['latency_ms'].values():
         assert row['p50'] <= row['p95'] <= row['p99'] <= row['p99.9'] <= row['max']
     page = (tmp_path / 'node/report.html').read_text()
     for text in ('Overview', 'lost to node', 'Wrong pixels by distance', 'Times', 'p99.9',
@@ -180,13 +183,13 @@ def test_a_command_starts_the_node_and_is_stopped_with_all_that_it_has_started(
 def test_a_looped_run_is_reported_as_one(recording, tmp_path):
     """Stamps begin again with each loop, by less than jump_threshold; all follows them."""
     result = session.run_session(recording, tmp_path, FAST, player_options=('--loop', '6'))
-    judged = run_report.judge('run', 'A run', lambda: open_pairs(recording)[1], result)
-    frames, rate = judged.figures.frames, judged.figures.rate_hz
+    judged = judge('run', 'A run', lambda: open_pairs(recording)[1], result)
+    frames, rate = judged.frames, judged.rate_hz
     assert is_accounted_for(frames, 36, 'clock jump')       # the last frame of a loop
     assert frames['dropped'].get('clock jump', 0) <= 6
     assert rate <= 10.01
     assert rate == pytest.approx(10, abs=0.01) or frames['dropped']
-    assert judged.figures.score.bad_estimated(3.0) < 5
+    assert totals_of(judged.results).own.pooled.whole.published.bad_estimated(3.0) < 5
     shots = judged.showing.worst_first()
     assert 8 <= len(shots) <= 16
     assert max(shot.place for shot in shots) > 24       # later loops, too
@@ -204,7 +207,7 @@ def test_a_ros_1_bag_of_compressed_images_is_played_to_a_node_that_decompresses_
             10**18 + k * 10**8, *textured_pair(96, 48, 6, seed=k),
             Calibration(100, 0.1, 48, 48, 24), coded='png')], 'ros1')
     (tmp_path / 'run').mkdir()
-    assert is_accounted_for(analyse(session.run_session(path, tmp_path / 'run', FAST)).frames, 6)
+    assert is_accounted_for(session.run_session(path, tmp_path / 'run', FAST).frames, 6)
 
 
 def test_a_command_that_is_not_there_is_named(recording, tmp_path):
