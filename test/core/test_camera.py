@@ -155,6 +155,15 @@ def test_each_number_of_the_right_camera_that_does_not_fit_is_named(index, value
     assert [words in finding.text for finding in findings] == [True] * bool(words)
 
 
+def test_what_displaces_both_cameras_alike_is_no_vertical_baseline():
+    left, right = camera_info(), camera_info('right')
+    left.p[7] = right.p[7] = 10.0
+    assert check_projections(projection('left', left), projection('right', right)) == []
+    right.p[7] = 0.0
+    finding, = check_projections(projection('left', left), projection('right', right))
+    assert 'P[7] (10 and 0)' in finding.text
+
+
 def test_both_cameras_may_be_displaced_from_the_origin_of_the_rig():
     left, right = camera_info(focal=707.0912), camera_info('right', focal=707.0912)
     left.p[3], right.p[3] = 46.88783, -339.5242        # KITTI's colour cameras
