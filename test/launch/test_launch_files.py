@@ -22,6 +22,7 @@ from test.node.processes import LIMIT
 pytestmark = pytest.mark.ros
 
 
+@pytest.mark.usefixtures('launch_of_ros')
 @pytest.mark.parametrize('file', ['stereo_bp.launch.py', 'stereo_bp_replay.launch.py'])
 def test_every_argument_is_described(repository: pathlib.Path, file: str) -> None:
     from launch import LaunchContext
