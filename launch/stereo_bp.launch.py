@@ -26,7 +26,6 @@ from launch.events import matches_action
 from launch.events.process import ProcessExited, ShutdownProcess
 from launch.logging import get_logger
 from launch_ros.actions import Node
-from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from stereo_bp_ros import distributions
 from stereo_bp_ros.config import all_settings
@@ -151,9 +150,9 @@ def viewer(given: dict[str, Any]) -> Node:
 
 def aggregator(context: LaunchContext, cameras: list[dict[str, Any]]) -> Node:
     """diagnostic_aggregator with a group for each camera."""
-    pushed = context.launch_configurations.get('ros_namespace')
-    names = [posixpath.join(make_namespace_absolute(prefix_namespace(pushed, given['namespace'])),
-                            given['name'] or 'stereo_bp') for given in cameras]
+    names = [posixpath.join(
+        launching.absolute_namespace(context.launch_configurations, given['namespace']),
+        given['name'] or 'stereo_bp') for given in cameras]
     return Node(package='diagnostic_aggregator', executable='aggregator_node', output='screen',
                 parameters=[launching.analyzers(names)])
 

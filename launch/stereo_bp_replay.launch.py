@@ -17,6 +17,8 @@ from launch.actions import (
     EmitEvent,
     IncludeLaunchDescription,
     OpaqueFunction,
+    PopLaunchConfigurations,
+    PushLaunchConfigurations,
     RegisterEventHandler,
     SetLaunchConfiguration,
 )
@@ -25,10 +27,10 @@ from launch.events import Shutdown
 from launch.events.process import ProcessExited
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.logging import get_logger
-from launch_ros.actions import Node
+from launch_ros.actions import Node, SetParameter
 
 from stereo_bp_ros.node import launching
-from stereo_bp_ros.replay.launching import NO_OUTPUT, OUTPUT, plan
+from stereo_bp_ros.replay.launching import NO_OUTPUT, OUTPUT, Plan, plan
 
 NODE_SOURCE = PythonLaunchDescriptionSource(
     str(pathlib.Path(__file__).parent / 'stereo_bp.launch.py'))
@@ -70,7 +72,10 @@ def generate_launch_description() -> LaunchDescription:
     """The node as stereo_bp.launch.py starts it, and the player."""
     return LaunchDescription([
         *ARGUMENTS, RegisterEventHandler(OnProcessExit(on_exit=end_with_node)),
-        OpaqueFunction(function=set_arguments), IncludeLaunchDescription(NODE_SOURCE),
+        # What is set is for the node alone. A GroupAction would also take the environment back,
+        # and with it the node's profile of Fast DDS.
+        PushLaunchConfigurations(), OpaqueFunction(function=set_arguments),
+        IncludeLaunchDescription(NODE_SOURCE), PopLaunchConfigurations(),
         OpaqueFunction(function=start_player)])
 
 
@@ -82,19 +87,25 @@ def set_arguments(context: LaunchContext) -> list[LaunchDescriptionEntity]:
                                                 context.argv, known):
         get_logger('stereo_bp').warning(sentence)
     launching.parameter_file(context.launch_configurations.get('params_file', ''))
-    return [SetLaunchConfiguration(name, value)
-            for name, value in plan(context.launch_configurations).node.items()]
+    to_start = planned(context)
+    return [*(SetLaunchConfiguration(*item) for item in to_start.node.items()),
+            *(SetParameter(*item) for item in to_start.parameters.items())]
+
+
+def planned(context: LaunchContext) -> Plan:
+    """How this replay is started, from all that is set so far."""
+    given = context.launch_configurations
+    return plan(given, launching.absolute_namespace(given, given.get('namespace', '')))
 
 
 def start_player(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """``stereo_bp replay`` in the node's namespace, on the cameras' topics."""
-    given = context.launch_configurations
-    planned = plan(given)
+    given, to_start = context.launch_configurations, planned(context)
     player = Node(
         package='stereo_bp_ros', executable='stereo_bp', output='screen',
         emulate_tty=False,      # a bar that is drawn again and again fills the log
-        arguments=planned.player, remappings=list(planned.remappings.items()),
-        **({'namespace': given['namespace']} if given['namespace'] else {}))
+        arguments=to_start.player, remappings=list(to_start.remappings.items()),
+        **({'namespace': given['namespace']} if given.get('namespace') else {}))
     if not launching.parse_boolean('exit_at_end', given['exit_at_end']):
         return [player]
     return [player, RegisterEventHandler(OnProcessExit(

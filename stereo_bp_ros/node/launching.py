@@ -52,6 +52,14 @@ def _in_type(setting: Setting, given: Value) -> Value:
                  if name == value and str(given).strip() == str(number)), value)
 
 
+def absolute_namespace(given: Mapping[str, str], namespace: str) -> str:
+    """That of a node whose argument is ``namespace``, inside what another file has pushed.
+
+    :param given: the configurations of launch.
+    """
+    return posixpath.join('/', given.get('ros_namespace', ''), namespace)
+
+
 def cameras(given: Mapping[str, str], choices: Mapping[str, Collection[str]]
             ) -> list[dict[str, Any]]:
     """The arguments of every node: those of the command line, or one set for each camera.

@@ -16,6 +16,7 @@ import pytest
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.replay import session
 from test.launch.bench import Bench, parameter_files, remappings
 from test.node.processes import LIMIT
 
@@ -230,6 +231,19 @@ def test_a_replay_as_the_readme_has_it_computes_and_writes_the_report(
     assert frames['published'] >= 6
     assert report['runs']['replay']['accuracy']['bad_3_estimated'] < 1
     assert (bench.directory / 'stereo_bp_replay/report.html').is_file()
+
+
+def test_a_recorded_replay_gives_reliable_inputs_to_the_node_alone(bench: Bench) -> None:
+    for name in ('stereo_bp_node', 'stereo_bp'):
+        bench.install_telling(name)
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       'namespace:=robot', 'use_sim_time:=true'):
+        node, _ = bench.call('stereo_bp_node')
+        player, _ = bench.call('stereo_bp')
+    given = dict(word.split(':=') for word in node if word.startswith('qos_overrides.'))
+    assert given == {name: str(value)
+                     for name, value in session.reliable_overrides('/robot').items()}
+    assert not any('qos_overrides' in word for word in player)
 
 
 def test_a_node_that_refuses_its_configuration_ends_the_replay(bench: Bench) -> None:
