@@ -8,6 +8,7 @@ use_sim_time:=true.
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import sys
 
@@ -71,7 +72,7 @@ ARGUMENTS = (
 def generate_launch_description() -> LaunchDescription:
     """The node as stereo_bp.launch.py starts it, and the player."""
     return LaunchDescription([
-        *ARGUMENTS, RegisterEventHandler(OnProcessExit(on_exit=end_with_node)),
+        *ARGUMENTS,
         # What is set is for the node alone. A GroupAction would also take the environment back,
         # and with it the node's profile of Fast DDS.
         PushLaunchConfigurations(), OpaqueFunction(function=set_arguments),
@@ -80,15 +81,19 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def set_arguments(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """What the node needs for this source and the user has not set."""
+    """What the node needs for this source and the user has not set; and what follows its end."""
     known = {argument.name for argument in (
         *ARGUMENTS, *NODE_SOURCE.get_launch_description(context).get_launch_arguments())}
     for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
                                                 context.argv, known):
         get_logger('stereo_bp').warning(sentence)
-    launching.parameter_file(context.launch_configurations.get('params_file', ''))
+    given = context.launch_configurations
+    launching.parameter_file(given.get('params_file', ''))
     to_start = planned(context)
-    return [*(SetLaunchConfiguration(*item) for item in to_start.node.items()),
+    on_exit = functools.partial(
+        end_with_node, launching.parse_boolean('respawn', given.get('respawn', 'true')))
+    return [RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
+            *(SetLaunchConfiguration(*item) for item in to_start.node.items()),
             *(SetParameter(*item) for item in to_start.parameters.items())]
 
 
@@ -114,19 +119,33 @@ def start_player(context: LaunchContext) -> list[LaunchDescriptionEntity]:
 
 def end_with_player(event: ProcessExited, context: LaunchContext
                     ) -> list[LaunchDescriptionEntity]:
-    """Everything ends when all has been played, or when the player fails."""
+    """Everything ends when all has been played, or when the player fails.
+
+    :raises RuntimeError: the player fails. With an exception launch ends with status 1.
+    """
     if context.is_shutdown:
         return []
-    logger = get_logger('stereo_bp')
     if event.returncode:
-        logger.error(f'the player has ended with status {event.returncode}')
-    else:
-        logger.info('everything has been played')
+        raise RuntimeError(f'the player has ended with status {event.returncode}')
+    get_logger('stereo_bp').info('everything has been played')
     return [EmitEvent(event=Shutdown(reason='the player has ended'))]
 
 
-def end_with_node(event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """A node that is not started again leaves nothing to play to."""
-    is_node = pathlib.Path(event.cmd[0]).name == 'stereo_bp_node'
-    reason = launching.refusal(event.returncode) if is_node else ''
-    return [EmitEvent(event=Shutdown(reason=reason))] if reason else []
+def end_with_node(respawns: bool, event: ProcessExited, context: LaunchContext
+                  ) -> list[LaunchDescriptionEntity]:
+    """A node that is not started again leaves nothing to play to.
+
+    :param respawns: whether one that has not refused to start is.
+    :raises RuntimeError: it has failed, as of ``end_with_player``.
+    """
+    # Not by the command, which begins with --launch-prefix.
+    is_node = (isinstance(event.action, Node) and event.action.node_package == 'stereo_bp_ros'
+               and event.action.node_executable == 'stereo_bp_node')
+    if context.is_shutdown or not is_node:
+        return []
+    if respawns and not launching.refusal(event.returncode):
+        return []
+    reason = f'the node has ended with status {event.returncode}: there is nothing to play to'
+    if event.returncode:
+        raise RuntimeError(reason)
+    return [EmitEvent(event=Shutdown(reason=reason))]

@@ -13,8 +13,9 @@ from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.node.main import EXIT_REFUSED
 
-#: Arguments that launch itself reads.
-OF_LAUNCH = ('emulate_tty', 'sigterm_timeout', 'sigkill_timeout')
+#: Arguments that launch itself reads; ``ros2 launch`` makes the last two of its options.
+OF_LAUNCH = ('emulate_tty', 'sigterm_timeout', 'sigkill_timeout', 'launch-prefix',
+             'launch-prefix-filter')
 
 #: Arguments of all cameras together, which an entry of a file of cameras cannot have.
 OF_ALL_CAMERAS = ('cameras', 'diagnostics', 'view')

@@ -249,9 +249,21 @@ def test_a_recorded_replay_gives_reliable_inputs_to_the_node_alone(bench: Bench)
 def test_a_node_that_refuses_its_configuration_ends_the_replay(bench: Bench) -> None:
     bench.install_telling('stereo_bp_node', seconds=0.1, status=2)
     bench.install_telling('stereo_bp')
-    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}') as process:
-        process.wait(LIMIT)
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       'launch-prefix:=env', 'launch-prefix-filter:=.*node') as process:
+        assert process.wait(LIMIT) == 1
     assert 'is not started again' in bench.log
+    assert 'there is nothing to play to' in bench.log
+    assert 'has no argument' not in bench.log
+
+
+def test_a_player_that_fails_ends_the_launch_with_an_error(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node')
+    bench.install_real('stereo_bp', 'stereo_bp_ros.cli.main')
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       'output:=/proc/nowhere') as process:
+        assert process.wait(LIMIT) == 1
+    assert 'the player has ended with status 2' in bench.log
 
 
 def test_an_unknown_argument_of_a_replay_is_said_once(bench: Bench) -> None:

@@ -48,3 +48,55 @@ def test_the_node_of_a_recorded_replay_alone_gets_reliable_inputs(
         session.reliable_overrides(namespace, cameras=cameras))
     context.launch_configurations['output'] = 'none'
     assert stand_ins.of('SetParameter', function(context)) == []
+
+
+def end_of(executable: str, status: int, prefix: tuple[str, ...] = ()) -> Any:
+    """The event that a process has ended."""
+    node = stand_ins.Node(package='stereo_bp_ros', executable=executable)
+    return stand_ins.Entity(action=node, returncode=status,
+                            cmd=[*prefix, f'/opt/lib/stereo_bp_ros/{executable}', '--ros-args'])
+
+
+def test_a_player_that_fails_has_launch_end_with_an_error(replay: Any) -> None:
+    running, ending = stand_ins.context({}), stand_ins.context({}, is_shutdown=True)
+    with pytest.raises(RuntimeError, match='the player has ended with status 2'):
+        replay.end_with_player(end_of('stereo_bp', 2), running)
+    assert replay.logger.said == []
+    played, = replay.end_with_player(end_of('stereo_bp', 0), running)
+    assert type(played.event).__name__ == 'Shutdown'
+    assert replay.logger.said == ['everything has been played']
+    # As after Ctrl-C.
+    assert replay.end_with_player(end_of('stereo_bp', 130), ending) == []
+
+
+@pytest.mark.parametrize('prefix', [(), ('gdb', '-ex', 'run', '--args')])
+@pytest.mark.parametrize(('respawn', 'status'), [(None, 2), ('true', 2), ('false', 1)])
+def test_a_node_that_fails_and_is_not_started_again_has_launch_end_with_an_error(
+        replay: Any, given: dict[str, str], prefix: tuple[str, ...], respawn: str | None,
+        status: int) -> None:
+    on_exit = handler_of_the_node(replay, given, respawn)
+    with pytest.raises(RuntimeError, match=f'the node has ended with status {status}: there is'):
+        on_exit(end_of('stereo_bp_node', status, prefix), stand_ins.context({}))
+
+
+def test_a_replay_goes_on_while_the_node_is_started_again_and_whatever_else_ends(
+        replay: Any, given: dict[str, str]) -> None:
+    for respawn in (None, 'true'):
+        on_exit = handler_of_the_node(replay, given, respawn)
+        assert on_exit(end_of('stereo_bp_node', 3), stand_ins.context({})) == []
+    for respawn in (None, 'false'):
+        on_exit = handler_of_the_node(replay, given, respawn)
+        for other in (end_of('rviz2', 2), stand_ins.Entity(
+                action=stand_ins.Entity(), returncode=2, cmd=['tail', 'stereo_bp_node'])):
+            assert on_exit(other, stand_ins.context({})) == []
+        after_ctrl_c = stand_ins.context({}, is_shutdown=True)
+        assert on_exit(end_of('stereo_bp_node', 2), after_ctrl_c) == []
+    shutdown, = on_exit(end_of('stereo_bp_node', 0), stand_ins.context({}))
+    assert 'there is nothing to play to' in shutdown.event.reason
+
+
+def handler_of_the_node(replay: Any, given: dict[str, str], respawn: str | None) -> Any:
+    """What is called at the end of a process, of a replay with this argument."""
+    context = stand_ins.context({**given, **({'respawn': respawn} if respawn else {})})
+    handler, = stand_ins.of('RegisterEventHandler', replay.set_arguments(context))
+    return handler.given[0].on_exit

@@ -56,6 +56,7 @@ def test_an_unknown_argument_of_the_file_that_was_started_is_named_with_the_clos
     for file in (('stereo_bp_ros', 'stereo_bp.launch.py'), ('/ws/launch/stereo_bp.launch.py',)):
         sentence, = told(file, 'approximate_syn:=1', 'preset:=road', '--debug')
         assert 'no argument approximate_syn; did you mean approximate_sync?' in sentence
+        assert told(file, 'launch-prefix:=gdb --args', 'launch-prefix-filter:=.*node') == []
         sentence, = told(file, 'zzz:=1')
         assert 'did you mean' not in sentence
     assert not told(('robot', 'bringup.launch.py'), 'camera:=zed')      # which includes it
