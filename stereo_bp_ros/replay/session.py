@@ -330,9 +330,8 @@ def _wait_until_active(ros_node: Any, image_topic: str, recorder: Recorder,
                 and recorder.first):
             return
         _check_running(node, log)
-        for name, text in recorder.failures.items():
-            if text and (name.rpartition('/')[0] or '/') == namespace:
-                raise StereoError(f'{name}: {text}' + (f'; see {log}' if log else ''))
+        if failure := frames.failure_in(namespace, recorder.failures):
+            raise StereoError(failure + (f'; see {log}' if log else ''))
         if time.monotonic() > deadline:
             hint = f'see {log}' if log else (
                 f'nobody subscribes to {images}' if not ros_node.count_subscribers(images)

@@ -266,6 +266,21 @@ def test_a_player_that_fails_ends_the_launch_with_an_error(bench: Bench) -> None
     assert 'the player has ended with status 2' in bench.log
 
 
+@pytest.mark.parametrize('output', ['none', 'report'])
+def test_a_replay_ends_at_once_where_the_node_cannot_be_configured(bench: Bench, output: str
+                                                                   ) -> None:
+    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
+    bench.install_real('stereo_bp', 'stereo_bp_ros.cli.main')
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       f'output:={bench.directory / output if output == "report" else output}',
+                       'namespace:=robot', 'preset:=sad_fast', 'backend:=cpu',
+                       'memory_limit:=1000', 'max_partitions:=1', 'image_width:=160',
+                       'image_height:=120') as process:
+        assert process.wait(LIMIT) == 1         # the player would wait longer for a subscriber
+    assert 'stereo_bp replay: /robot/stereo_bp: configuring failed: ' in bench.log
+    assert 'the player has ended with status 2' in bench.log
+
+
 def test_an_unknown_argument_of_a_replay_is_said_once(bench: Bench) -> None:
     for name in ('stereo_bp_node', 'stereo_bp'):
         bench.install_telling(name)
