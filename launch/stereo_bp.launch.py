@@ -97,8 +97,9 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """A process for each camera: one that ends or compiles leaves the others alone."""
     given = {argument.name: context.launch_configurations[argument.name]
              for argument in ARGUMENTS}
-    for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
-                                                context.argv, given):
+    unknown = launching.unknown_arguments(
+        pathlib.Path(__file__).name, sys.argv, context.argv, context.launch_configurations, given)
+    for sentence in unknown.values():
         get_logger('stereo_bp').warning(sentence)
     choices = {argument.name: argument.choices or () for argument in ARGUMENTS}
     cameras = launching.cameras(given, choices)

@@ -22,6 +22,7 @@ from launch.actions import (
     PushLaunchConfigurations,
     RegisterEventHandler,
     SetLaunchConfiguration,
+    UnsetLaunchConfiguration,
 )
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown
@@ -84,15 +85,18 @@ def set_arguments(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """What the node needs for this source and the user has not set; and what follows its end."""
     known = {argument.name for argument in (
         *ARGUMENTS, *NODE_SOURCE.get_launch_description(context).get_launch_arguments())}
-    for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
-                                                context.argv, known):
-        get_logger('stereo_bp').warning(sentence)
     given = context.launch_configurations
+    unknown = launching.unknown_arguments(
+        pathlib.Path(__file__).name, sys.argv, context.argv, given, known)
+    for sentence in unknown.values():
+        get_logger('stereo_bp').warning(sentence)
     launching.parameter_file(given.get('params_file', ''))
     to_start = planned(context)
     on_exit = functools.partial(
         end_with_node, launching.parse_boolean('respawn', given.get('respawn', 'true')))
     return [RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
+            # The node's launch file need not say it again.
+            *map(UnsetLaunchConfiguration, unknown),
             *(SetLaunchConfiguration(*item) for item in to_start.node.items()),
             *(SetParameter(*item) for item in to_start.parameters.items())]
 

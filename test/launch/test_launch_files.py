@@ -100,7 +100,8 @@ def test_an_unknown_argument_is_a_warning_with_the_closest_one(bench: Bench) -> 
     assert bench.log.count('has no argument') == 1
 
 
-def test_a_file_that_is_included_leaves_its_parents_arguments_alone(bench: Bench) -> None:
+def test_a_file_that_is_included_names_misspelled_arguments_and_leaves_its_parents_alone(
+        bench: Bench) -> None:
     bench.install_telling('stereo_bp_node')
     parent = bench.directory / 'bringup.launch.py'
     parent.write_text(f"""
@@ -110,12 +111,39 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 def generate_launch_description():
     return LaunchDescription([IncludeLaunchDescription(
         PythonLaunchDescriptionSource({str(bench.repository / 'launch/stereo_bp.launch.py')!r}),
-        launch_arguments=[('disparity_range', '96')])])
+        launch_arguments=[('disparity_range', '96'), ('presett', 'road')])])
 """)
     with bench.running(str(parent), 'camera_model:=zed'):
         arguments, _ = bench.call('stereo_bp_node')
         assert parameter_files(arguments) == [{'disparity_range': 96}]
     assert 'camera_model' not in bench.log
+    assert 'stereo_bp.launch.py has no argument presett, which is set; did you mean' in bench.log
+
+
+def test_two_includes_share_arguments_unless_each_is_in_a_group(bench: Bench) -> None:
+    """As the page on deploying has it."""
+    bench.install_telling('stereo_bp_node')
+    parent = bench.directory / 'bringup.launch.py'
+    parent.write_text(f"""
+from launch import LaunchDescription
+from launch.actions import GroupAction, IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+def include(**arguments):
+    return IncludeLaunchDescription(
+        PythonLaunchDescriptionSource({str(bench.repository / 'launch/stereo_bp.launch.py')!r}),
+        launch_arguments=arguments.items())
+def generate_launch_description():
+    return LaunchDescription([
+        GroupAction([include(namespace='front', preset='road')]),
+        GroupAction([include(namespace='rear')]),
+        include(namespace='left', preset='indoor'), include(namespace='right')])
+""")
+    with bench.running(str(parent)):
+        calls = [arguments for arguments, _ in bench.calls('stereo_bp_node', 4)]
+        presets = {remappings(arguments)['__ns']: parameter_files(arguments)
+                   for arguments in calls}
+    assert presets == {'/front': [{'preset': 'road'}], '/rear': [],
+                       '/left': [{'preset': 'indoor'}], '/right': [{'preset': 'indoor'}]}
 
 
 @pytest.mark.parametrize('argument', ['preset:=nowhere', 'params_file:=/no/file'])
@@ -284,9 +312,12 @@ def test_a_replay_ends_at_once_where_the_node_cannot_be_configured(bench: Bench,
 def test_an_unknown_argument_of_a_replay_is_said_once(bench: Bench) -> None:
     for name in ('stereo_bp_node', 'stereo_bp'):
         bench.install_telling(name)
-    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}', 'outptu:=here'):
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}', 'outptu:=here',
+                       'presett:=road'):
         bench.call('stereo_bp')
-    assert bench.log.count('has no argument outptu; did you mean output?') == 1
+    for sentence in ('outptu; did you mean output?', 'presett; did you mean preset?'):
+        assert bench.log.count(f'has no argument {sentence}') == 1
+    assert bench.log.count('has no argument') == 2
 
 
 @pytest.mark.parametrize('arguments', [(), ('bag:=/a', 'images:=/b')])

@@ -50,6 +50,15 @@ def test_the_node_of_a_recorded_replay_alone_gets_reliable_inputs(
     assert stand_ins.of('SetParameter', function(context)) == []
 
 
+def test_an_unknown_argument_is_said_by_the_replay_file_and_kept_from_the_node(
+        replay: Any, given: dict[str, str]) -> None:
+    entities = replay.set_arguments(stand_ins.context({**given, 'presett': 'road'}))
+    sentence, = replay.logger.said
+    assert 'stereo_bp_replay.launch.py has no argument presett' in sentence
+    assert [one.given for one in stand_ins.of('UnsetLaunchConfiguration', entities)] == [
+        ('presett',)]
+
+
 def end_of(executable: str, status: int, prefix: tuple[str, ...] = ()) -> Any:
     """The event that a process has ended."""
     node = stand_ins.Node(package='stereo_bp_ros', executable=executable)
