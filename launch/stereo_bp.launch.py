@@ -26,7 +26,6 @@ from launch.events import matches_action
 from launch.events.process import ProcessExited, ShutdownProcess
 from launch.logging import get_logger
 from launch_ros.actions import Node
-from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from stereo_bp_ros import distributions
 from stereo_bp_ros.config import all_settings
@@ -98,8 +97,9 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """A process for each camera: one that ends or compiles leaves the others alone."""
     given = {argument.name: context.launch_configurations[argument.name]
              for argument in ARGUMENTS}
-    for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
-                                                context.argv, given):
+    unknown = launching.unknown_arguments(
+        pathlib.Path(__file__).name, sys.argv, context.argv, context.launch_configurations, given)
+    for sentence in unknown.values():
         get_logger('stereo_bp').warning(sentence)
     choices = {argument.name: argument.choices or () for argument in ARGUMENTS}
     cameras = launching.cameras(given, choices)
@@ -151,9 +151,9 @@ def viewer(given: dict[str, Any]) -> Node:
 
 def aggregator(context: LaunchContext, cameras: list[dict[str, Any]]) -> Node:
     """diagnostic_aggregator with a group for each camera."""
-    pushed = context.launch_configurations.get('ros_namespace')
-    names = [posixpath.join(make_namespace_absolute(prefix_namespace(pushed, given['namespace'])),
-                            given['name'] or 'stereo_bp') for given in cameras]
+    names = [posixpath.join(
+        launching.absolute_namespace(context.launch_configurations, given['namespace']),
+        given['name'] or 'stereo_bp') for given in cameras]
     return Node(package='diagnostic_aggregator', executable='aggregator_node', output='screen',
                 parameters=[launching.analyzers(names)])
 

@@ -8,6 +8,7 @@ use_sim_time:=true.
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import sys
 
@@ -17,18 +18,21 @@ from launch.actions import (
     EmitEvent,
     IncludeLaunchDescription,
     OpaqueFunction,
+    PopLaunchConfigurations,
+    PushLaunchConfigurations,
     RegisterEventHandler,
     SetLaunchConfiguration,
+    UnsetLaunchConfiguration,
 )
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown
 from launch.events.process import ProcessExited
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.logging import get_logger
-from launch_ros.actions import Node
+from launch_ros.actions import Node, SetParameter
 
 from stereo_bp_ros.node import launching
-from stereo_bp_ros.replay.launching import NO_OUTPUT, OUTPUT, plan
+from stereo_bp_ros.replay.launching import NO_OUTPUT, OUTPUT, Plan, plan
 
 NODE_SOURCE = PythonLaunchDescriptionSource(
     str(pathlib.Path(__file__).parent / 'stereo_bp.launch.py'))
@@ -69,32 +73,48 @@ ARGUMENTS = (
 def generate_launch_description() -> LaunchDescription:
     """The node as stereo_bp.launch.py starts it, and the player."""
     return LaunchDescription([
-        *ARGUMENTS, RegisterEventHandler(OnProcessExit(on_exit=end_with_node)),
-        OpaqueFunction(function=set_arguments), IncludeLaunchDescription(NODE_SOURCE),
+        *ARGUMENTS,
+        # What is set is for the node alone. A GroupAction would also take the environment back,
+        # and with it the node's profile of Fast DDS.
+        PushLaunchConfigurations(), OpaqueFunction(function=set_arguments),
+        IncludeLaunchDescription(NODE_SOURCE), PopLaunchConfigurations(),
         OpaqueFunction(function=start_player)])
 
 
 def set_arguments(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """What the node needs for this source and the user has not set."""
+    """What the node needs for this source and the user has not set; and what follows its end."""
     known = {argument.name for argument in (
         *ARGUMENTS, *NODE_SOURCE.get_launch_description(context).get_launch_arguments())}
-    for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
-                                                context.argv, known):
+    given = context.launch_configurations
+    unknown = launching.unknown_arguments(
+        pathlib.Path(__file__).name, sys.argv, context.argv, given, known)
+    for sentence in unknown.values():
         get_logger('stereo_bp').warning(sentence)
-    launching.parameter_file(context.launch_configurations.get('params_file', ''))
-    return [SetLaunchConfiguration(name, value)
-            for name, value in plan(context.launch_configurations).node.items()]
+    launching.parameter_file(given.get('params_file', ''))
+    to_start = planned(context)
+    on_exit = functools.partial(
+        end_with_node, launching.parse_boolean('respawn', given.get('respawn', 'true')))
+    return [RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
+            # The node's launch file need not say it again.
+            *map(UnsetLaunchConfiguration, unknown),
+            *(SetLaunchConfiguration(*item) for item in to_start.node.items()),
+            *(SetParameter(*item) for item in to_start.parameters.items())]
+
+
+def planned(context: LaunchContext) -> Plan:
+    """How this replay is started, from all that is set so far."""
+    given = context.launch_configurations
+    return plan(given, launching.absolute_namespace(given, given.get('namespace', '')))
 
 
 def start_player(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """``stereo_bp replay`` in the node's namespace, on the cameras' topics."""
-    given = context.launch_configurations
-    planned = plan(given)
+    given, to_start = context.launch_configurations, planned(context)
     player = Node(
         package='stereo_bp_ros', executable='stereo_bp', output='screen',
         emulate_tty=False,      # a bar that is drawn again and again fills the log
-        arguments=planned.player, remappings=list(planned.remappings.items()),
-        **({'namespace': given['namespace']} if given['namespace'] else {}))
+        arguments=to_start.player, remappings=list(to_start.remappings.items()),
+        **({'namespace': given['namespace']} if given.get('namespace') else {}))
     if not launching.parse_boolean('exit_at_end', given['exit_at_end']):
         return [player]
     return [player, RegisterEventHandler(OnProcessExit(
@@ -103,19 +123,33 @@ def start_player(context: LaunchContext) -> list[LaunchDescriptionEntity]:
 
 def end_with_player(event: ProcessExited, context: LaunchContext
                     ) -> list[LaunchDescriptionEntity]:
-    """Everything ends when all has been played, or when the player fails."""
+    """Everything ends when all has been played, or when the player fails.
+
+    :raises RuntimeError: the player fails. With an exception launch ends with status 1.
+    """
     if context.is_shutdown:
         return []
-    logger = get_logger('stereo_bp')
     if event.returncode:
-        logger.error(f'the player has ended with status {event.returncode}')
-    else:
-        logger.info('everything has been played')
+        raise RuntimeError(f'the player has ended with status {event.returncode}')
+    get_logger('stereo_bp').info('everything has been played')
     return [EmitEvent(event=Shutdown(reason='the player has ended'))]
 
 
-def end_with_node(event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """A node that is not started again leaves nothing to play to."""
-    is_node = pathlib.Path(event.cmd[0]).name == 'stereo_bp_node'
-    reason = launching.refusal(event.returncode) if is_node else ''
-    return [EmitEvent(event=Shutdown(reason=reason))] if reason else []
+def end_with_node(respawns: bool, event: ProcessExited, context: LaunchContext
+                  ) -> list[LaunchDescriptionEntity]:
+    """A node that is not started again leaves nothing to play to.
+
+    :param respawns: whether one that has not refused to start is.
+    :raises RuntimeError: it has failed, as of ``end_with_player``.
+    """
+    # Not by the command, which begins with --launch-prefix.
+    is_node = (isinstance(event.action, Node) and event.action.node_package == 'stereo_bp_ros'
+               and event.action.node_executable == 'stereo_bp_node')
+    if context.is_shutdown or not is_node:
+        return []
+    if respawns and not launching.refusal(event.returncode):
+        return []
+    reason = f'the node has ended with status {event.returncode}: there is nothing to play to'
+    if event.returncode:
+        raise RuntimeError(reason)
+    return [EmitEvent(event=Shutdown(reason=reason))]

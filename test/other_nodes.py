@@ -19,10 +19,14 @@ import pytest
 FOLDERS = 'STEREO_BP_ROS_PYTHON'
 
 
+def folders() -> list[str]:
+    """Those of ``FOLDERS``."""
+    return [folder for folder in os.environ.get(FOLDERS, '').split(os.pathsep) if folder]
+
+
 def package(name: str) -> types.ModuleType:
     """A Python package of ROS that is installed, or lies in one of ``FOLDERS``; skips without."""
-    sys.path += [folder for folder in os.environ.get(FOLDERS, '').split(os.pathsep)
-                 if folder and folder not in sys.path]
+    sys.path += [folder for folder in folders() if folder not in sys.path]
     try:
         return importlib.import_module(name)
     except ImportError:

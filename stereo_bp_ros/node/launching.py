@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import pathlib
 import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.config import all_settings
+from stereo_bp_ros.config import all_settings, stereo_image_proc
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.node.main import EXIT_REFUSED
 
-#: Arguments that launch itself reads.
-OF_LAUNCH = ('emulate_tty', 'sigterm_timeout', 'sigkill_timeout')
+#: Arguments that launch itself reads; ``ros2 launch`` makes the last two of its options.
+OF_LAUNCH = ('emulate_tty', 'sigterm_timeout', 'sigkill_timeout', 'launch-prefix',
+             'launch-prefix-filter')
+
+#: From which ratio of ``difflib`` on a name is taken for a misspelled one.
+RESEMBLANCE = 0.85
 
 #: Arguments of all cameras together, which an entry of a file of cameras cannot have.
 OF_ALL_CAMERAS = ('cameras', 'diagnostics', 'view')
@@ -50,6 +55,14 @@ def _in_type(setting: Setting, given: Value) -> Value:
     # A number stays one: beside it the node reads values as stereo_image_proc does.
     return next((number for number, name in setting.aliases.items()
                  if name == value and str(given).strip() == str(number)), value)
+
+
+def absolute_namespace(given: Mapping[str, str], namespace: str) -> str:
+    """That of a node whose argument is ``namespace``, inside what another file has pushed.
+
+    :param given: the configurations of launch.
+    """
+    return posixpath.join('/', given.get('ros_namespace', ''), namespace)
 
 
 def cameras(given: Mapping[str, str], choices: Mapping[str, Collection[str]]
@@ -141,23 +154,27 @@ def analyzers(nodes: Iterable[str]) -> dict[str, Any]:
 
 
 def unknown_arguments(file: str, command: Sequence[str], arguments: Sequence[str],
-                      known: Collection[str]) -> list[str]:
-    """A sentence about each ``name:=value`` of nobody's, with the closest name that is known.
+                      given: Collection[str], known: Collection[str]) -> dict[str, str]:
+    """A sentence about each argument of nobody's, with the closest name that is known.
 
-    None for a file that another one includes: what its command line names belongs to all files.
+    Of the file that was started: every ``name:=value`` of the command line. A file that another
+    one includes sees all that is set anywhere, and cannot tell what is meant for it: there only
+    names that resemble an argument, or that stereo_image_proc has, get a sentence.
 
     :param file: name of the launch file.
     :param command: the command line of launch, which names the file that was started.
+    :param arguments: those of the command line.
+    :param given: names of all configurations that are set.
     """
-    if not any(pathlib.PurePath(word).name == file for word in command):
-        return []
-    sentences = []
-    for argument in arguments:
-        name, value, _ = argument.partition(':=')
-        if value and name not in known and name not in OF_LAUNCH:
-            sentences.append(f'{file} has no argument {name}{did_you_mean(name, known)} '
-                         '(--show-args lists them)')
-    return sentences
+    if any(pathlib.PurePath(word).name == file for word in command):
+        names = [name for name, _, value in (word.partition(':=') for word in arguments) if value]
+        text = '{} has no argument {}{} (--show-args lists them)'
+    else:
+        names = [name for name in given if stereo_image_proc.hint(name)
+                 or difflib.get_close_matches(name, known, 1, RESEMBLANCE)]
+        text = '{} has no argument {}, which is set{} (if it is for another file, all is well)'
+    return {name: text.format(file, name, did_you_mean(name, known))
+            for name in names if name not in known and name not in OF_LAUNCH}
 
 
 def refusal(status: int) -> str:

@@ -27,7 +27,12 @@ from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop, take_snapshot
 from stereo_bp_ros.node.diagnostics.monitors import LatencyWindow, OutputMonitor
-from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message, nothing_published
+from stereo_bp_ros.node.diagnostics.report import (
+    Report,
+    diagnostics_message,
+    nothing_published,
+    published_instead,
+)
 from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
@@ -372,6 +377,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         try:
             self._check_graph_and_clock()
             report = self._report()
+            # Logged once: the status repeats it.
+            self._conditions.hold('published instead', Severity.WARN, *published_instead(report))
             stall, active = nothing_published(report), self._conditions.active('output')
             if stall is None:
                 self._conditions.clear('output')
@@ -409,12 +416,10 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._reported = counts
         state = self._busy_with or self._state_machine.current_state[1]
         idle = state == 'active' and outputs is not None and not outputs.wanted()
-        images = [m.report(now, self.count_publishers(m.topic))
-                  for m in inputs.images.values()] if inputs else []
         infos = {side: m.report(now) for side, m in inputs.infos.items()} if inputs else {}
         return Report(
             state=state, idle=idle,
-            images=images, infos=list(infos.values()),
+            images=inputs.image_reports(now) if inputs else [], infos=list(infos.values()),
             missing=[infos[side].topic for side in self._pairing.missing_camera_infos()
                      if side in infos],
             conditions=conditions, counts=counts, before=before,

@@ -19,7 +19,7 @@ from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import described
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor
+from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor, TopicReport
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
 from stereo_bp_ros.node.qos import QosWatch
 from stereo_bp_ros.stamps import SIDES, header_stamp
@@ -55,6 +55,8 @@ class InputSubscriptions:
         self._subscriptions: list[Subscription] = []
         self._timer: Timer | None = None
         self.images: dict[str, TopicMonitor] = {}
+        #: By side, topics that other settings would take images from, and those settings.
+        self._other_images: dict[str, dict[str, str]] = {}
         self.infos: dict[str, TopicMonitor] = {}
         try:
             # The executor takes what is ready in this order: a pair whose camera_infos have
@@ -63,13 +65,11 @@ class InputSubscriptions:
                 # Under its own name: derived from the image's it would ignore remapping.
                 self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
                                                    self._on_info)
+            kind = CompressedImage if settings.image_transport == 'compressed' else Image
             for side in SIDES:
-                topic = f'{side}/image_raw' if rectify else f'{side}/image_rect'
-                image, kind = node.resolve_topic_name(topic), Image
-                if settings.image_transport == 'compressed':
-                    # As image_transport has it: whoever remaps the image remaps this too.
-                    image, kind = f'{image}/compressed', CompressedImage
+                (image, _), *others = self._image_topics(side, rectify).items()
                 self.images[side] = self._subscribe(kind, image, side, self._on_image)
+                self._other_images[side] = dict(others)
             # Of steady time: a pair waits in real time, whatever /clock does.
             self._timer = node.create_timer(
                 RELEASE_PERIOD_S, self._on_timer, callback_group=group,
@@ -86,6 +86,35 @@ class InputSubscriptions:
         timer, self._timer = self._timer, None
         if timer is not None:
             self._node.destroy_timer(timer)
+
+    def image_reports(self, now: float) -> list[TopicReport]:
+        """Of both image topics; where nobody publishes one, with what is published instead."""
+        reports = []
+        for side, monitor in self.images.items():
+            publishers, instead = self._node.count_publishers(monitor.topic), ''
+            if not publishers:
+                instead = next((f'{topic} is published, which {settings} takes'
+                                for topic, settings in self._other_images[side].items()
+                                if self._node.count_publishers(topic)), '')
+            reports.append(monitor.report(now, publishers, instead))
+        return reports
+
+    def _image_topics(self, side: str, rectify: bool) -> dict[str, str]:
+        """Every topic that images of a side may be on, with what differs from the settings there.
+
+        That of the settings comes first, then others with the same images.
+        """
+        is_compressed = self._settings.image_transport == 'compressed'
+        topics = {}
+        for raw in (rectify, not rectify):
+            image = self._node.resolve_topic_name(f'{side}/{"image_raw" if raw else "image_rect"}')
+            for packed in (is_compressed, not is_compressed):
+                # As image_transport has it: whoever remaps the image remaps this too.
+                topics[f'{image}/compressed' if packed else image] = ' '.join([
+                    *[f'rectify:={str(raw).lower()}'] * (raw != rectify),
+                    *[f'image_transport:={"compressed" if packed else "raw"}'] * (
+                        packed != is_compressed)])
+        return topics
 
     def _subscribe(self, kind: type, topic: str, side: str,
                    callback: Callable[[str, Any], None]) -> TopicMonitor:

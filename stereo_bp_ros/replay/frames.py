@@ -40,6 +40,15 @@ def failures(message: Any) -> dict[str, str]:
     return {name: text if _FAILED.search(text) else '' for name, text in found.items()}
 
 
+def failure_in(namespace: str, found: Mapping[str, str]) -> str:
+    """Which node of a namespace cannot become active, and why; '' = none that is known.
+
+    :param found: of ``failures``, from all that nodes have told.
+    """
+    return next((f'{name}: {text}' for name, text in found.items()
+                 if text and (name.rpartition('/')[0] or '/') == namespace), '')
+
+
 def drops(found: Counters, what: str) -> dict[str, int]:
     """By reason, of ``what`` is dropped: 'left', 'right' or 'pairs'."""
     prefix = f'dropped {what}: '

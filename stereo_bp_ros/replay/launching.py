@@ -27,21 +27,24 @@ class Plan:
     """How a replay is started.
 
     node: arguments that the node's launch file gets on top of the user's.
+    parameters: of the node, so that a recorded run loses nothing; those of the user win.
     player: the command line of ``stereo_bp``.
     remappings: from the player's topics to those that the node subscribes to.
     """
 
     node: dict[str, str]
+    parameters: dict[str, Value]
     player: list[str]
     remappings: dict[str, str]
 
 
-def plan(given: Mapping[str, str]) -> Plan:
+def plan(given: Mapping[str, str], namespace: str = '/') -> Plan:
     """What follows from the arguments that are set, and from what is in the bag.
 
     A run that is recorded lives in the time of the source; ``image_transport`` follows the bag.
     What the user sets, as an argument or in the parameter file, stays.
 
+    :param namespace: the node's, from the root on.
     :raises ConfigError, StereoError: arguments that contradict each other, or no such source.
     """
     set_by_user = load_parameter_file(given['params_file']) if given.get('params_file') else {}
@@ -81,7 +84,10 @@ def plan(given: Mapping[str, str]) -> Plan:
     player = ['replay', path, '--rate', given.get('rate') or '1.0', '--loop', str(loops),
               '--wait', f'{session.START_LIMIT_S:g}', *topics.options()]
     player += ['--output', output] if output else ['--clock'] if in_sim_time else []
-    return Plan(node, player, _remappings(given, image))
+    cameras = {side: given.get(f'{side}_namespace') or side for side in SIDES}
+    parameters = (session.reliable_overrides(namespace, cameras=cameras, image=image)
+                  if output else {})
+    return Plan(node, parameters, player, _remappings(cameras, image))
 
 
 def _boolean(name: str, values: Mapping[str, Value]) -> bool | None:
@@ -91,10 +97,13 @@ def _boolean(name: str, values: Mapping[str, Value]) -> bool | None:
     return bool(Setting(name, bool, False, '').parse(str(values[name])))
 
 
-def _remappings(given: Mapping[str, str], image: str) -> dict[str, str]:
-    """From the player's topics to those of the cameras, whose images are named ``image``."""
+def _remappings(cameras: Mapping[str, str], image: str) -> dict[str, str]:
+    """From the player's topics to those of the cameras, whose images are named ``image``.
+
+    :param cameras: namespaces of the images, by side.
+    """
     names = {'image_rect': image, 'image_rect/compressed': f'{image}/compressed',
              'camera_info': 'camera_info'}
-    found = {f'{side}/{name}': f'{given.get(f"{side}_namespace") or side}/{target}'
+    found = {f'{side}/{name}': f'{cameras[side]}/{target}'
              for side in SIDES for name, target in names.items()}
     return {topic: target for topic, target in found.items() if topic != target}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray  # noqa: F401  (loads the type support early)
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile, ReliabilityPolicy
@@ -19,6 +19,8 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.replay import frames
+from stereo_bp_ros.replay.listening import Spinner
 from stereo_bp_ros.replay.source import Event, Source
 from stereo_bp_ros.stamps import APART_S
 
@@ -105,14 +107,28 @@ class Player:
         self._waits = clock
 
     def wait_for_subscribers(self, timeout_s: float) -> list[str]:
-        """Wait until every topic has a subscriber; returns the topics that have none."""
+        """Wait until every topic has a subscriber; returns the topics that have none.
+
+        :raises StereoError: a topic has none, and a node of this namespace cannot become active.
+        """
         deadline = time.monotonic() + timeout_s
-        while True:
-            alone = [p.topic_name for p in self._publishers.values()
-                     if p.get_subscription_count() == 0]
-            if not alone or time.monotonic() > deadline or not rclpy.ok():
-                return alone
-            time.sleep(0.05)
+        failures: dict[str, str] = {}
+        diagnostics = self._node.create_subscription(
+            DiagnosticArray, '/diagnostics', lambda m: failures.update(frames.failures(m)),
+            QoSProfile(depth=64, reliability=ReliabilityPolicy.BEST_EFFORT))
+        spinner = Spinner(self._node, 'replay_waiting')
+        try:
+            while True:
+                alone = [p.topic_name for p in self._publishers.values()
+                         if p.get_subscription_count() == 0]
+                if not alone or time.monotonic() > deadline or not rclpy.ok():
+                    return alone
+                if failure := frames.failure_in(self._node.get_namespace(), dict(failures)):
+                    raise StereoError(failure)
+                time.sleep(0.05)
+        finally:
+            spinner.close()
+            self._node.destroy_subscription(diagnostics)
 
     def play(self, loops: int = 1, progress: Callable[[int], None] | None = None) -> PlayReport:
         """Publish the whole source ``loops`` times (0 = until ROS shuts down).

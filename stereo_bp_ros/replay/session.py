@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import posixpath
 import random
 import re
 import signal
@@ -45,6 +46,9 @@ QUIET_S, SETTLE_LIMIT_S = 5.0, 60.0
 
 #: Messages that wait in every queue of a run that is to lose nothing: 5 s of 20 Hz.
 QUEUE_DEPTH = 100
+
+#: Namespaces of the images, by side.
+_CAMERAS = {side: side for side in SIDES}
 
 #: A warning in the log of a node: '[WARN] [time] [node]: sentence'.
 _WARNING = re.compile(r'\[WARN\] \[[0-9.]+\] (\[.+?\]: .+)')
@@ -240,23 +244,27 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
                          stamp_tolerance_s(sync) if sync else None)
 
 
-def reliable_overrides(namespace: str = '', *, image: str = 'image_rect',
-                       depth: int = QUEUE_DEPTH) -> dict[str, Value]:
+def reliable_overrides(namespace: str = '/', *, cameras: Mapping[str, str] = _CAMERAS,
+                       image: str = 'image_rect', depth: int = QUEUE_DEPTH) -> dict[str, Value]:
     """Parameters of the node for runs that lose nothing.
 
     Reliable and seconds deep: images that have arrived wait here for a node that does not come to
     them, and a full queue drops the oldest one, reliable or not.
 
     :param namespace: the node's, such as '/robot': parameters are named by resolved topics.
+    :param cameras: namespaces of the images by side, in the node's unless they begin with '/'.
     :param image: what the topics of images are named, image_raw with ``rectify``.
     :param depth: messages that wait in every queue.
     """
-    images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
+    def policies(*names: str) -> str:
+        return f'qos_overrides.{posixpath.join(namespace, *names)}'
+
+    images = {f'{policies(cameras[side], topic)}.subscription.{policy}': value
               for side in SIDES
               for topic in (image, f'{image}/compressed', 'camera_info')
               for policy, value in (('reliability', 'reliable'), ('depth', depth))}
     # A result without its latency is not judged.
-    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': depth
+    results = {f'{policies(topic)}.publisher.depth': depth
                for topic in ('disparity', 'latency')}
     return {**images, **results}
 
@@ -322,9 +330,8 @@ def _wait_until_active(ros_node: Any, image_topic: str, recorder: Recorder,
                 and recorder.first):
             return
         _check_running(node, log)
-        for name, text in recorder.failures.items():
-            if text and (name.rpartition('/')[0] or '/') == namespace:
-                raise StereoError(f'{name}: {text}' + (f'; see {log}' if log else ''))
+        if failure := frames.failure_in(namespace, recorder.failures):
+            raise StereoError(failure + (f'; see {log}' if log else ''))
         if time.monotonic() > deadline:
             hint = f'see {log}' if log else (
                 f'nobody subscribes to {images}' if not ros_node.count_subscribers(images)

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from test.other_nodes import folders
+
 #: What ``ros2 launch`` does, without ros2cli.
 RUN = """
 import sys
@@ -77,8 +79,10 @@ class Bench:
                 ) -> Iterator[subprocess.Popen[str]]:
         """The launch file in a process group of its own, killed at the end."""
         command = [sys.executable, '-c', RUN, str(self.repository / 'launch' / file), *arguments]
+        paths = [*os.environ.get('PYTHONPATH', '').split(os.pathsep), *folders()]
         environment = {
             **{k: v for k, v in os.environ.items() if 'PROFILES_FILE' not in k},
+            'PYTHONPATH': os.pathsep.join(filter(None, paths)),
             'AMENT_PREFIX_PATH': str(self.prefix), 'ROS_DOMAIN_ID': str(self.domain),
             'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST', 'ROS_LOG_DIR': str(self.directory),
             **environment}

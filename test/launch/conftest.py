@@ -9,17 +9,19 @@ import pytest
 
 from test.launch.bench import Bench
 from test.machine import domain
+from test.other_nodes import package
 
 
-@pytest.fixture(scope='session', autouse=True)
+@pytest.fixture(scope='session')
 def launch_of_ros() -> None:
     """The real launch and launch_ros."""
-    pytest.importorskip('launch_ros.actions')
-    if not hasattr(pytest.importorskip('launch'), 'LaunchService'):
+    package('launch_ros.actions')
+    if not hasattr(package('launch'), 'LaunchService'):
         pytest.skip('the launch that is installed is not the one of ROS 2')
 
 
 @pytest.fixture
-def bench(tmp_path: pathlib.Path, repository: pathlib.Path) -> Iterator[Bench]:
+def bench(tmp_path: pathlib.Path, repository: pathlib.Path, launch_of_ros: None
+          ) -> Iterator[Bench]:
     with domain() as number:
         yield Bench(tmp_path, repository, number)

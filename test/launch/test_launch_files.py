@@ -16,12 +16,14 @@ import pytest
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.replay import session
 from test.launch.bench import Bench, parameter_files, remappings
 from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros
 
 
+@pytest.mark.usefixtures('launch_of_ros')
 @pytest.mark.parametrize('file', ['stereo_bp.launch.py', 'stereo_bp_replay.launch.py'])
 def test_every_argument_is_described(repository: pathlib.Path, file: str) -> None:
     from launch import LaunchContext
@@ -98,7 +100,8 @@ def test_an_unknown_argument_is_a_warning_with_the_closest_one(bench: Bench) -> 
     assert bench.log.count('has no argument') == 1
 
 
-def test_a_file_that_is_included_leaves_its_parents_arguments_alone(bench: Bench) -> None:
+def test_a_file_that_is_included_names_misspelled_arguments_and_leaves_its_parents_alone(
+        bench: Bench) -> None:
     bench.install_telling('stereo_bp_node')
     parent = bench.directory / 'bringup.launch.py'
     parent.write_text(f"""
@@ -108,12 +111,39 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 def generate_launch_description():
     return LaunchDescription([IncludeLaunchDescription(
         PythonLaunchDescriptionSource({str(bench.repository / 'launch/stereo_bp.launch.py')!r}),
-        launch_arguments=[('disparity_range', '96')])])
+        launch_arguments=[('disparity_range', '96'), ('presett', 'road')])])
 """)
     with bench.running(str(parent), 'camera_model:=zed'):
         arguments, _ = bench.call('stereo_bp_node')
         assert parameter_files(arguments) == [{'disparity_range': 96}]
     assert 'camera_model' not in bench.log
+    assert 'stereo_bp.launch.py has no argument presett, which is set; did you mean' in bench.log
+
+
+def test_two_includes_share_arguments_unless_each_is_in_a_group(bench: Bench) -> None:
+    """As the page on deploying has it."""
+    bench.install_telling('stereo_bp_node')
+    parent = bench.directory / 'bringup.launch.py'
+    parent.write_text(f"""
+from launch import LaunchDescription
+from launch.actions import GroupAction, IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+def include(**arguments):
+    return IncludeLaunchDescription(
+        PythonLaunchDescriptionSource({str(bench.repository / 'launch/stereo_bp.launch.py')!r}),
+        launch_arguments=arguments.items())
+def generate_launch_description():
+    return LaunchDescription([
+        GroupAction([include(namespace='front', preset='road')]),
+        GroupAction([include(namespace='rear')]),
+        include(namespace='left', preset='indoor'), include(namespace='right')])
+""")
+    with bench.running(str(parent)):
+        calls = [arguments for arguments, _ in bench.calls('stereo_bp_node', 4)]
+        presets = {remappings(arguments)['__ns']: parameter_files(arguments)
+                   for arguments in calls}
+    assert presets == {'/front': [{'preset': 'road'}], '/rear': [],
+                       '/left': [{'preset': 'indoor'}], '/right': [{'preset': 'indoor'}]}
 
 
 @pytest.mark.parametrize('argument', ['preset:=nowhere', 'params_file:=/no/file'])
@@ -231,20 +261,63 @@ def test_a_replay_as_the_readme_has_it_computes_and_writes_the_report(
     assert (bench.directory / 'stereo_bp_replay/report.html').is_file()
 
 
+def test_a_recorded_replay_gives_reliable_inputs_to_the_node_alone(bench: Bench) -> None:
+    for name in ('stereo_bp_node', 'stereo_bp'):
+        bench.install_telling(name)
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       'namespace:=robot', 'use_sim_time:=true'):
+        node, _ = bench.call('stereo_bp_node')
+        player, _ = bench.call('stereo_bp')
+    given = dict(word.split(':=') for word in node if word.startswith('qos_overrides.'))
+    assert given == {name: str(value)
+                     for name, value in session.reliable_overrides('/robot').items()}
+    assert not any('qos_overrides' in word for word in player)
+
+
 def test_a_node_that_refuses_its_configuration_ends_the_replay(bench: Bench) -> None:
     bench.install_telling('stereo_bp_node', seconds=0.1, status=2)
     bench.install_telling('stereo_bp')
-    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}') as process:
-        process.wait(LIMIT)
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       'launch-prefix:=env', 'launch-prefix-filter:=.*node') as process:
+        assert process.wait(LIMIT) == 1
     assert 'is not started again' in bench.log
+    assert 'there is nothing to play to' in bench.log
+    assert 'has no argument' not in bench.log
+
+
+def test_a_player_that_fails_ends_the_launch_with_an_error(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node')
+    bench.install_real('stereo_bp', 'stereo_bp_ros.cli.main')
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       'output:=/proc/nowhere') as process:
+        assert process.wait(LIMIT) == 1
+    assert 'the player has ended with status 2' in bench.log
+
+
+@pytest.mark.parametrize('output', ['none', 'report'])
+def test_a_replay_ends_at_once_where_the_node_cannot_be_configured(bench: Bench, output: str
+                                                                   ) -> None:
+    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
+    bench.install_real('stereo_bp', 'stereo_bp_ros.cli.main')
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}',
+                       f'output:={bench.directory / output if output == "report" else output}',
+                       'namespace:=robot', 'preset:=sad_fast', 'backend:=cpu',
+                       'memory_limit:=1000', 'max_partitions:=1', 'image_width:=160',
+                       'image_height:=120') as process:
+        assert process.wait(LIMIT) == 1         # the player would wait longer for a subscriber
+    assert 'stereo_bp replay: /robot/stereo_bp: configuring failed: ' in bench.log
+    assert 'the player has ended with status 2' in bench.log
 
 
 def test_an_unknown_argument_of_a_replay_is_said_once(bench: Bench) -> None:
     for name in ('stereo_bp_node', 'stereo_bp'):
         bench.install_telling(name)
-    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}', 'outptu:=here'):
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}', 'outptu:=here',
+                       'presett:=road'):
         bench.call('stereo_bp')
-    assert bench.log.count('has no argument outptu; did you mean output?') == 1
+    for sentence in ('outptu; did you mean output?', 'presett; did you mean preset?'):
+        assert bench.log.count(f'has no argument {sentence}') == 1
+    assert bench.log.count('has no argument') == 2
 
 
 @pytest.mark.parametrize('arguments', [(), ('bag:=/a', 'images:=/b')])

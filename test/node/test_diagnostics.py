@@ -30,7 +30,11 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     missing_images,
 )
 from stereo_bp_ros.node.diagnostics.quality import FrameQuality
-from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message
+from stereo_bp_ros.node.diagnostics.report import (
+    Report,
+    diagnostics_message,
+    published_instead,
+)
 from stereo_bp_ros.node.diagnostics.rows import VERTICAL_OFFSET
 from stereo_bp_ros.stamps import SIDES
 
@@ -109,8 +113,17 @@ def test_a_topic_is_silent_after_the_timeout() -> None:
         told = dataclasses.replace(silent, publishers=publishers)
         found = status(make_report(images=[told]), 'input')
         assert found.message.startswith(f'nothing on /left/image_rect for 1.0 s{reason}')
-    patient = make_report(images=[silent], settings=NodeConfig(input_timeout=2.0))
+    raw = dataclasses.replace(silent, publishers=0, instead='/left/image_raw is published')
+    message = 'nothing on /left/image_rect for 1.0 s: nobody publishes it; /left/image_raw is'
+    assert status(make_report(images=[raw]), 'input').message.startswith(message)
+    # What is logged is the same in every report, or it would be logged again.
+    for seconds in (1.01, 7.0):
+        later = dataclasses.replace(raw, silent=seconds)
+        assert published_instead(make_report(images=[later, ALIVE])) == [
+            'nothing on /left/image_rect: nobody publishes it; /left/image_raw is published']
+    patient = make_report(images=[silent, raw], settings=NodeConfig(input_timeout=2.0))
     assert status(patient, 'input').level == 0
+    assert published_instead(patient) == []
 
 
 def test_a_camera_info_that_stopped_is_a_warning_and_one_that_never_came_an_error() -> None:

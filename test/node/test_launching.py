@@ -49,16 +49,35 @@ def test_a_parameter_file_that_is_not_there_is_an_error(tmp_path):
 
 def test_an_unknown_argument_of_the_file_that_was_started_is_named_with_the_closest():
     def told(file, argument, *others):
-        return launching.unknown_arguments(
+        return [*launching.unknown_arguments(
             'stereo_bp.launch.py', ['ros2', 'launch', *file, argument], [argument, *others],
-            ['approximate_sync', 'preset'])
+            (), ['approximate_sync', 'preset']).values()]
 
     for file in (('stereo_bp_ros', 'stereo_bp.launch.py'), ('/ws/launch/stereo_bp.launch.py',)):
         sentence, = told(file, 'approximate_syn:=1', 'preset:=road', '--debug')
         assert 'no argument approximate_syn; did you mean approximate_sync?' in sentence
+        assert told(file, 'launch-prefix:=gdb --args', 'launch-prefix-filter:=.*node') == []
         sentence, = told(file, 'zzz:=1')
         assert 'did you mean' not in sentence
     assert not told(('robot', 'bringup.launch.py'), 'camera:=zed')      # which includes it
+
+
+def test_an_included_file_names_what_resembles_its_arguments_and_leaves_its_parents_alone():
+    """A file sees all that is set in those around it."""
+    known = ['namespace', 'name', 'params_file', 'rectify', *all_settings()]
+
+    def told(*given):
+        return launching.unknown_arguments(
+            'stereo_bp.launch.py', ['ros2', 'launch', 'robot', 'bringup.launch.py'], [],
+            given, known)
+
+    found = told('preset', 'presett', 'rectfiy', 'container', 'launch_image_proc', 'launch-prefix')
+    assert list(found) == ['presett', 'rectfiy', 'container', 'launch_image_proc']
+    assert 'no argument presett, which is set; did you mean preset?' in found['presett']
+    assert 'set rectify to match raw images' in found['launch_image_proc']
+    assert 'leave it out' in found['container']
+    assert not told('camera_model', 'robot_namespace', 'use_rviz', 'map', 'ros_namespace',
+                    'global_params', 'camera_name', 'output', 'left_image', 'right_info')
 
 
 def test_only_a_refused_configuration_is_final():

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-INSTRUCTIONS = {'ARG', 'CMD', 'COPY', 'ENTRYPOINT', 'ENV', 'FROM', 'RUN', 'WORKDIR'}
+INSTRUCTIONS = {'ARG', 'CMD', 'COPY', 'ENTRYPOINT', 'ENV', 'FROM', 'RUN', 'STOPSIGNAL', 'WORKDIR'}
 
 
 @pytest.fixture
@@ -61,3 +61,10 @@ def test_what_it_copies_and_starts_is_there(instructions: list[tuple[str, str]],
     *command, file = json.loads(dict(instructions)['CMD'])[:4]
     assert command == ['ros2', 'launch', 'stereo_bp_ros']
     assert (repository / 'launch' / file).is_file()
+
+
+def test_stopping_a_container_is_the_interruption_that_launch_ends_its_processes_for(
+        instructions: list[tuple[str, str]]) -> None:
+    assert [rest for name, rest in instructions if name == 'STOPSIGNAL'] == ['SIGINT']
+    # The shell hands its place, and with it the signal, to launch.
+    assert 'exec "$@"' in json.loads(dict(instructions)['ENTRYPOINT'])[2]

@@ -46,6 +46,11 @@ def test_a_node_that_fails_to_configure_is_waited_for_no_longer_but_one_of_anoth
                       domain=int(os.environ['ROS_DOMAIN_ID'])) as node:
         assert main([*command, *robot]) == 2
         assert f'/robot/stereo_bp: {SENTENCE}' in capfd.readouterr().err.splitlines()[-1]
+        # Nor where nothing is recorded.
+        assert main(['replay', command[1], '--wait', '600', *robot]) == 2
+        assert f'/robot/stereo_bp: {SENTENCE}' in capfd.readouterr().err.splitlines()[-1]
+        assert main(['replay', command[1], '--wait', '2.5']) == 0
+        assert 'nobody subscribes to /left/image_rect' in capfd.readouterr().err
         monkeypatch.setattr(session, 'START_LIMIT_S', 2.5)
         assert main(command) == 2
         assert 'nobody subscribes to /left/image_rect' in capfd.readouterr().err

@@ -47,6 +47,7 @@ class TopicReport:
     ahead:  seconds by which the stamp of the last message was ahead of its arrival.
     gaps:   whether the last stamps have gaps among them.
     publishers: how many there are of the topic; None where nobody has looked.
+    instead: what is published in its place and how to take it, in words; '' = nothing.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class TopicReport:
     ahead: float = 0.0
     gaps: bool = False
     publishers: int | None = None
+    instead: str = ''
 
 
 class TopicMonitor:
@@ -93,7 +95,7 @@ class TopicMonitor:
             self._latest.append(stamp_ns)
             self._ahead = stamp_ns * 1e-9 - now
 
-    def report(self, now: float, publishers: int | None = None) -> TopicReport:
+    def report(self, now: float, publishers: int | None = None, instead: str = '') -> TopicReport:
         """What came since the report before."""
         with self._lock:
             # What came before the clock was known came just now.
@@ -109,7 +111,8 @@ class TopicMonitor:
             seen = self._settled = self._detail is not None
             silent = min(now - self._last, self._steady() - self._last_steady)
             return TopicReport(self.topic, rate, silent, seen, self._detail or '',
-                               stamps, self._ahead, _have_gaps(self._latest), publishers)
+                               stamps, self._ahead, _have_gaps(self._latest), publishers,
+                               instead)
 
 
 def describe(message: Any) -> str:

@@ -132,7 +132,7 @@ def input_status(report: Report) -> Status:
     timeout = report.settings.input_timeout
     conditions = [
         Condition('', Severity.ERROR, f'nothing on {topic.topic} for {topic.silent:.1f} s'
-                  + SILENCE[topic.publishers and 1])
+                  + SILENCE[topic.publishers and 1] + f'; {topic.instead}' * bool(topic.instead))
         for topic in report.images if topic.silent > timeout]
     conditions += [Condition('', Severity.ERROR, f'no camera_info on {topic}')
                    for topic in report.missing]
@@ -146,6 +146,12 @@ def input_status(report: Report) -> Status:
                      'vertical offset', 'clock', 'clock jump', 'transport')
         or c.key.startswith(('input ', 'qos '))]
     return *_worst(conditions, IDLE if report.idle else 'receiving'), values
+
+
+def published_instead(report: Report) -> list[str]:
+    """Which image topics nobody publishes while others of the same camera have publishers."""
+    return [f'nothing on {topic.topic}{SILENCE[0]}; {topic.instead}' for topic in report.images
+            if topic.instead and topic.silent > report.settings.input_timeout]
 
 
 def _measured(report: Report) -> dict[str, str]:
