@@ -116,35 +116,43 @@ def spread(make: Callable[[int], Evaluation], sources: Sources, run: Run, worker
     :raises StereoError: a pair cannot be read or matched, or a worker was killed.
     """
     size = max(1, sources.count // (CHUNKS_PER_WORKER * workers))
+    under_way: list[tuple[Chunk, pathlib.Path, Future[None]]] = []
     with _pool(workers, make, copy.deepcopy(run.collected)) as (pool, folder):
-        # A terminal interrupts the whole group. Processes that are started here never see it:
-        # this one ends them.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            under_way = [(chunk, folder / str(chunk.place),
-                          pool.submit(_judge, chunk, folder / str(chunk.place)))
-                         for chunk in sources.chunks(size)]
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for chunk, path, judging in under_way:
-            found = 0
-            for one in _read(path, judging):
-                if isinstance(one, Result):
-                    found += 1
-                    yield one
-                else:
-                    found += len(one.skipped)
-                    run.add(one)
-            try:
+            with _uninterrupted():
+                for chunk in sources.chunks(size):
+                    path = folder / str(chunk.place)
+                    under_way.append((chunk, path, pool.submit(_judge, chunk, path)))
+            for chunk, path, judging in under_way:
+                found = 0
+                for one in _read(path, judging):
+                    if isinstance(one, Result):
+                        found += 1
+                        yield one
+                    else:
+                        found += len(one.skipped)
+                        run.add(one)
                 judging.result()
-            except BrokenProcessPool as error:
-                lost = [str(one) for one, path, judging in under_way
-                        if path.exists() and judging.exception()]
-                raise StereoError(
-                    f'a worker died while it evaluated {" or ".join(lost)}: is memory short? Use '
-                    'fewer --workers') from error
-            path.unlink()
-            sources.warn_unpaired(chunk, found)
+                path.unlink()
+                sources.warn_unpaired(chunk, found)
+        except BrokenProcessPool as error:
+            lost = [str(chunk) for chunk, path, judging in under_way
+                    if path.exists() and judging.exception()]
+            raise StereoError(f'a worker died while it evaluated {" or ".join(lost) or "nothing"}'
+                              ': is memory short? Use fewer --workers') from error
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that start meanwhile never see SIGINT, by which a terminal ends a whole group.
+
+    This one ends them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
