@@ -11,14 +11,13 @@ import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor, Result
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
+from stereo_bp_ros.observer import PairObserver
 from stereo_bp_ros.types import OUTPUTS
 
 
@@ -53,8 +52,7 @@ class FrameLoop:
         self._processor = FrameProcessor(
             matcher_host=self.host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=LatencyWindow(), conditions=conditions,
-            offsets=OffsetMonitor(conditions), drift=CalibrationMonitor(conditions),
-            settings=NodeConfig(**options),
+            observer=PairObserver(), settings=NodeConfig(**options),
             now_ns=lambda: 0, on_device_loss=self.fatal.append)
 
     @property

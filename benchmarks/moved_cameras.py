@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -23,9 +22,9 @@ from benchmarks import common
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.rows import RowTracker
-from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.row_correction import RowCorrection
+from stereo_bp_ros.stream import StereoStream
 
 #: Rows, and degrees of roll.
 MOVES = {'not moved': (0.0, 0.0), '0.5 px': (0.5, 0.0), '1 px': (1.0, 0.0), '2 px': (2.0, 0.0),
@@ -60,18 +59,25 @@ def repeated(pair: Pair, rows: float, degrees: float, repeats: int) -> Iterator[
                                   stamp_ns=10**18 + number * PERIOD_NS)
 
 
-def score(pairs: Iterable[Pair], configs: Mapping[str, MatcherConfig]) -> list[float]:
+def score(pairs: Sequence[Pair], configs: Mapping[str, MatcherConfig]) -> list[float]:
     """Bad-3 of the last pair by every configuration."""
-    method = Method(repeat=1)
-    with Evaluation(configs, method=method) as evaluation:
-        for pair, following in itertools.pairwise(itertools.chain(pairs, [None])):
-            assert pair is not None
-            if following is None:
-                return [one.frame.whole.filled.bad_known(3)
-                        for one in evaluation.judge(pair).result.matchers.values()]
-            evaluation.rows.corrections(pair, {
-                name: method.range_of(config, pair) for name, config in configs.items()})
-    raise ValueError('there is no pair')
+    method, found = Method(repeat=1), []
+    for config in configs.values():
+        with StereoStream(method.range_of(config, pairs[-1])) as stream:
+            for pair in pairs:
+                observe(stream, pair)
+            frame = stream.match()
+        assert frame.disparity is not None
+        found.append(method.judge(pairs[-1], frame.disparity, frame.valid)
+                     .whole.filled.bad_known(3))
+    return found
+
+
+def observe(stream: StereoStream, pair: Pair) -> RowCorrection | None:
+    """What is undone in the next pair."""
+    seen, _ = stream.observe(*pair.images, stamp=1e-9 * (pair.stamp_ns or 0),
+                             calibration=pair.calibration)
+    return seen.correction
 
 
 def forth_and_back(pairs: Sequence[Pair], rows: float, degrees: float) -> Iterator[Pair]:
@@ -84,9 +90,10 @@ def forth_and_back(pairs: Sequence[Pair], rows: float, degrees: float) -> Iterat
 
 def undone(pairs: Iterable[Pair], config: MatcherConfig) -> np.ndarray:
     """Seconds, and rows corrected in the middle of the image: float64 N x 2."""
-    tracker, found = RowTracker(), []
-    for pair in pairs:
-        correction = tracker.corrections(pair, {'': config})['']
+    found = []
+    with StereoStream(config) as stream:
+        corrections = [(pair, observe(stream, pair)) for pair in pairs]
+    for pair, correction in corrections:
         height, width = np.asarray(pair.left).shape[:2]
         rows = 0.0 if correction is None else float(correction.rows(
             np.array([width / 2]), np.array([height / 2]))[0])
@@ -110,7 +117,7 @@ def print_tables(options: argparse.Namespace) -> None:
     if pairs[0].truth is not None:
         print(f'| {options.preset}, bad-3 | off | correct |\n| --- | --- | --- |')
         for name, move in MOVES.items():
-            scores = np.array([score(repeated(pair, *move, options.repeats), configs)
+            scores = np.array([score(list(repeated(pair, *move, options.repeats)), configs)
                                for pair in pairs])
             print(f'| {name} | ' + ' | '.join(
                 f'{mean:.2f} ({", ".join(f"{one:.2f}" for one in column)})'

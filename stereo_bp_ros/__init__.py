@@ -6,7 +6,6 @@ if process.is_command():
     process.end_by_interruption()       # before the other imports, which take most of the start
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.checks import examine_pair
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import (
@@ -25,6 +24,7 @@ from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.opencv_interface import OpenCvStereoMatcher
 from stereo_bp_ros.pending import Pending
 from stereo_bp_ros.rectification import RawCamera, Rectification
+from stereo_bp_ros.stream import StereoStream, StreamResult, examine_pair
 from stereo_bp_ros.types import DisparityFrame, PointCloud, ValidWindow
 
 __version__ = '0.1.0'
@@ -33,5 +33,6 @@ __all__ = [
     'BackendUnavailable', 'Calibration', 'ConfigError', 'DeviceLostError', 'DisparityFrame',
     'Finding', 'InputError', 'InputReason', 'MatcherConfig', 'MemoryLimitError',
     'OpenCvStereoMatcher', 'OutOfDeviceMemory', 'Pending', 'PointCloud', 'RawCamera', 'RawImage',
-    'Rectification', 'StereoError', 'StereoMatcher', 'ValidWindow', 'examine_pair', 'preset_names',
+    'Rectification', 'StereoError', 'StereoMatcher', 'StereoStream', 'StreamResult', 'ValidWindow',
+     'examine_pair', 'preset_names',
 ]

@@ -1,4 +1,4 @@
-"""How the two images of a pair lie to each other: vertical offset, and the sign of disparities.
+"""How the two images of a pair lie to each other: their rows, and the sign of disparities.
 
 Corners of the left image are looked for in the right one by normalised cross-correlation, over the
 columns of the disparity range and some rows. The disparity map is not used: it is wrong where the
@@ -7,7 +7,6 @@ rows do not match, and where the images are exchanged.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 import cv2
@@ -31,9 +30,8 @@ SEARCHES = (6, 32)
 #: Least correlation of a corner with its partner, and how much less any other row must have.
 MIN_CORRELATION, MIN_LEAD = 0.8, 0.1
 
-#: What an estimate needs: so many points within three times the most spread, pixels, and so much
-#: standard deviation of their columns, as a part of the width.
-MIN_POINTS, MAX_SPREAD, MIN_WIDTH = 20, 0.75, 0.12
+#: Half as many partners end the search of rows: those that are further apart are not looked for.
+MIN_POINTS = 20
 
 #: Rows that partners of a rectified pair are apart at most, pixels.
 ROWS_APART = 0.75
@@ -44,30 +42,6 @@ SIGNED_CORNERS = 80
 #: How rows are refined: standard deviation of the filter before it, pixels, and rounds; largest
 #: standard deviation of rows that are kept, pixels.
 REFINED_SIGMA, REFINEMENTS, MAX_ROW_SIGMA = 0.8, 6, 0.2
-
-#: From a median absolute deviation to a standard deviation.
-_SIGMA = 1.4826
-
-
-@dataclasses.dataclass(frozen=True)
-class VerticalOffset:
-    """Rows by which the right image shows things lower than the left one, pixels.
-
-    offset: in the middle column.
-    tilt:   in the last column, less that in the first one: one camera is rolled.
-    spread: robust standard deviation of the points around these.
-    points: corners that agree.
-    """
-
-    offset: float
-    tilt: float
-    spread: float
-    points: int
-
-    @property
-    def largest(self) -> float:
-        """The largest offset of any column, pixels, >= 0."""
-        return abs(self.offset) + abs(self.tilt) / 2
 
 
 class _Partner(NamedTuple):
@@ -83,30 +57,6 @@ class _Partner(NamedTuple):
     is_single: bool
 
 
-def vertical_offset(left: np.ndarray, right: np.ndarray, first: int, last: int
-                    ) -> VerticalOffset | None:
-    """Estimate the vertical offset of a pair; None where it cannot be told.
-
-    It cannot where there are few corners, where none of them has one partner, and where the
-    partners contradict each other: other images, no texture, rows that repeat themselves.
-
-    :param left, right: uint8 or float32 H x W, grey values.
-    :param first, last: disparities that are searched, pixels of the left image.
-    """
-    left, right, factor = _reduced(left, right)
-    disparities = range(first // factor - 1, -(-last // factor) + 2)
-    places = _corners(left, CORNERS)
-    for rows in SEARCHES:
-        found = [(x, partner.row) for x, y in places
-                 if (partner := _partner(left, right, x, y, rows, disparities)) is not None]
-        estimate = _line(np.array(found).reshape(-1, 2), left.shape[1])
-        if estimate is not None:
-            return dataclasses.replace(
-                estimate, offset=estimate.offset * factor, tilt=estimate.tilt * factor,
-                spread=estimate.spread * factor)
-    return None
-
-
 def row_points(left: np.ndarray, right: np.ndarray, first: int, last: int) -> np.ndarray:
     """By how many rows corners lie lower in the right image than in the left one.
 
@@ -114,7 +64,8 @@ def row_points(left: np.ndarray, right: np.ndarray, first: int, last: int) -> np
     function and rows by a constant, and brightness by a gain and an offset (Baker and Matthews,
     IJCV 2004, section 3.2, the inverse form).
 
-    :param left, right, first, last: as ``vertical_offset``.
+    :param left, right: uint8 or float32 H x W, grey values.
+    :param first, last: disparities that are searched, pixels of the left image.
     :returns: float64 N x 3, pixels: column in the right image, row in the left image, and rows.
     """
     left, right, factor = _reduced(left, right)
@@ -174,7 +125,7 @@ def _refined(left: np.ndarray, right: np.ndarray, found: np.ndarray) -> np.ndarr
 def corner_disparities(left: np.ndarray, right: np.ndarray, first: int, last: int) -> np.ndarray:
     """Disparities of corners that have one partner only in all columns of a range, pixels.
 
-    :param left, right: as ``vertical_offset``.
+    :param left, right: as ``row_points``.
     :param first, last: of the range, which may lie on both sides of 0, pixels.
     :returns: float64 N, N <= ``SIGNED_CORNERS``.
     """
@@ -189,7 +140,7 @@ def corner_disparities(left: np.ndarray, right: np.ndarray, first: int, last: in
 def corners_in_their_rows(left: np.ndarray, right: np.ndarray, last: int) -> tuple[int, int]:
     """How many corners have a partner in a row within ``ROWS_APART``, and how many have one.
 
-    :param left, right: as ``vertical_offset``.
+    :param left, right: as ``row_points``.
     :param last: disparities from -``last`` to ``last`` are searched, pixels.
     """
     left, right, factor = _reduced(left, right)
@@ -204,7 +155,7 @@ def corner_matches(left: np.ndarray, right: np.ndarray, first: int, last: int,
                    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Corners that have one partner only in all columns of a range, to the pixel.
 
-    :param left, right: as ``vertical_offset``.
+    :param left, right: as ``row_points``.
     :param first, last: of the range, which may lie on both sides of 0, pixels.
     :param places: float32 N x 2, columns and rows in the left image; None = the best corners.
     :returns: places in the left and in the right image, float32 M x 2, and int M, the index of
@@ -290,23 +241,3 @@ def _summit(scores: np.ndarray) -> float | None:
         return None
     shift = (both * by_column - columns * by_row) / determinant
     return float(shift) if abs(shift) <= 1 else None
-
-
-def _line(points: np.ndarray, width: int) -> VerticalOffset | None:
-    """The line through offsets over columns: Theil and Sen's, the median of all slopes.
-
-    :param points: N x 2, column and offset.
-    """
-    columns, offsets = points[:, 0] / max(1, width - 1) - 0.5, points[:, 1]
-    if len(points) < MIN_POINTS or np.std(columns) < MIN_WIDTH:
-        return None
-    i, j = np.triu_indices(len(points), 1)
-    apart = np.abs(columns[j] - columns[i]) > MIN_WIDTH
-    tilt = float(np.median((offsets[j] - offsets[i])[apart] / (columns[j] - columns[i])[apart]))
-    offset = float(np.median(offsets - tilt * columns))
-    rest = np.abs(offsets - tilt * columns - offset)
-    spread = _SIGMA * float(np.median(rest))
-    agree = int(np.count_nonzero(rest <= 3 * MAX_SPREAD))
-    if spread > MAX_SPREAD or agree < MIN_POINTS:
-        return None
-    return VerticalOffset(offset, tilt, spread, agree)

@@ -35,7 +35,7 @@ def _turned(offset_px: float, calibration: Calibration, least: str = '') -> str:
 
 
 @check(Doubt.YAW, 'cameras are not turned about their vertical axes: what comes nearer grows in '
-       'the image as its disparity does, and nothing is behind infinity', 'node', 'evaluate')
+       'the image as its disparity does, and nothing is behind infinity')
 def check_yaw(offset_px: float, calibration: Calibration, behind: int = 0, far: int = 0) -> Texts:
     """All disparities are too large (below 0: too small) by so many pixels.
 

@@ -39,6 +39,7 @@ class Calibration:
     focal_y_px: vertical focal length, pixels; 0 = ``focal_px``. It differs where rows and columns
                 are binned differently, and only ``points`` depend on it.
     width, height: size of the images that it describes, pixels; 0 = not known.
+    projections: P of the left and right camera, 12 numbers each; None: not known.
 
     :raises InputError: a number is not finite, focal length or baseline is not positive, or
         float32, which messages have, does not hold a number or what is computed with it; or the
@@ -51,12 +52,16 @@ class Calibration:
     cx_right: float
     cy: float
     focal_y_px: float = 0.0
-    # Not compared: they say of which images it is, not what.
+    # Not compared: they say of which images it is, and what it was made of.
     width: int = dataclasses.field(default=0, compare=False)
     height: int = dataclasses.field(default=0, compare=False)
+    projections: tuple[Sequence[float], Sequence[float]] | None = dataclasses.field(
+        default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
+            if field.name == 'projections':
+                continue
             if field.name in ('width', 'height'):
                 object.__setattr__(self, field.name,
                                    whole(field.name, getattr(self, field.name), 0))
@@ -194,7 +199,8 @@ class Calibration:
                 'right P[3] must be -focal length x baseline, below 0: is the pair calibrated as '
                 'a pair?')
         return cls(focal_px=right[0], baseline_m=baseline, cx_left=left[2], cx_right=right[2],
-                   cy=left[6], focal_y_px=left[5], width=size[0], height=size[1])
+                   cy=left[6], focal_y_px=left[5], width=size[0], height=size[1],
+                   projections=(left, right))
 
 
 def calibration_of_file(path: str | os.PathLike[str], left: Sequence[float],

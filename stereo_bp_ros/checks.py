@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,14 @@ from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration, image_size
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, Doubt, InputError, InputReason
-from stereo_bp_ros.findings import Finding, Texts, believe, check
-from stereo_bp_ros.images import RawImage, check_pair
+from stereo_bp_ros.findings import Finding, Texts, check
+from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.rectification import Rectification
+
+if TYPE_CHECKING:
+    # Importing the package is quick without OpenCV.
+    from stereo_bp_ros.row_correction import RowCorrection
+    from stereo_bp_ros.row_estimator import RowState
 
 # Calibration
 
@@ -124,13 +129,12 @@ def check_image_size(side: str, info: Any, width: int, height: int) -> None:
             '((roi or full size) / binning)')
 
 
-@check(Doubt.PROJECTIONS, 'both cameras have one focal length and one row of the principal point',
-        'node', 'evaluate', 'replay')
-def check_projections(left: Sequence[float], right: Sequence[float]) -> Texts:
-    """The rows of two cameras match.
-
-    :param left, right: the 12 numbers of P, in pixels of the images.
-    """
+@check(Doubt.PROJECTIONS, 'both cameras have one focal length and one row of the principal point')
+def check_projections(calibration: Calibration) -> Texts:
+    """The rows of two cameras match, by what a calibration was made of."""
+    if calibration.projections is None:
+        return
+    left, right = calibration.projections
     baseline = left[3] / left[0] - right[3] / right[0]
     vertical = (left[7] - right[7]) / right[0]
     if abs(vertical) > VERTICAL_TOLERANCE * abs(baseline):
@@ -223,8 +227,7 @@ def _grey_sample(image: RawImage, mono16_scale: float) -> np.ndarray:
     return sample
 
 
-@check(Doubt.FROZEN, 'an image has other bytes than the one before it',
-        'node', 'evaluate')
+@check(Doubt.FROZEN, 'an image has other bytes than the one before it')
 def _check_frozen(sides: Sequence[str], seconds: float) -> Texts:
     if sides:
         which = 'both images repeat' if len(sides) > 1 else f'the {sides[0]} image repeats'
@@ -266,8 +269,9 @@ class FrozenCameras:
 #: Corners that must have one partner only, and the part of them that must lie on the wrong side.
 MIN_CORNERS, EXCHANGED = 10, 0.85
 
-#: Rows that two images may miss each other by, in any column, pixels.
-MAX_VERTICAL_OFFSET = 0.75
+#: Rows that two images may miss each other by, anywhere, pixels; and by how many standard
+#: deviations they must exceed that: those of corners are extrapolated.
+MAX_VERTICAL_OFFSET, CERTAIN_SIGMAS = 0.75, 2.0
 
 
 @check(InputReason.EXCHANGED_IMAGES,
@@ -296,20 +300,35 @@ def check_exchanged(left: np.ndarray, right: np.ndarray, config: MatcherConfig) 
 
 @check(Doubt.VERTICAL_OFFSET,
         f'rows of the two images match to {MAX_VERTICAL_OFFSET:g} px (node: max_vertical_offset)')
-def check_vertical_offset(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> Texts:
-    """The rows of the images match; as ``check_exchanged``."""
-    from stereo_bp_ros.alignment import vertical_offset
+def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
+                          reference: RowCorrection | None, width: int, height: int) -> Texts:
+    """The rows of a sequence of pairs match.
 
-    estimate = vertical_offset(left, right, config.min_disparity, config.max_disparity)
-    if estimate is not None and estimate.largest > MAX_VERTICAL_OFFSET:
-        yield (f'the rows of the two images miss each other by up to {estimate.largest:.2f} px: '
-               f'the right image is {estimate.offset:.2f} px lower, and {estimate.tilt:.2f} px '
-               'more at its right edge than at its left. Are the images rectified, with the '
-               'calibration of these cameras?', estimate.largest)
+    :param limit: rows by which they may miss each other, pixels.
+    :param is_corrected: whether the matcher undoes what is significant.
+    :param reference: what the rows are compared with; None = nothing yet.
+    :param width, height: of the rectified images, pixels.
+    """
+    now = state.estimate
+    if now is None:
+        return
+    error = state.remaining if is_corrected else state.largest
+    if error - CERTAIN_SIGMAS * state.sigma > limit:
+        why = f' ({state.reason})' if is_corrected and state.reason else ''
+        yield (f'the rows of the two images miss each other by up to {error:.2f} px{why} '
+               f'(max_vertical_offset {limit:g}): the right image is '
+               f'{now.middle(width, height):.2f} px lower, and {now.tilt(width):.2f} px more at '
+               'its right edge than at its left. Are the images rectified, with the calibration '
+               'of these cameras?', error)
+    if reference is not None and not is_corrected:
+        moved = float(np.abs(now.rows_of_image(width, height)
+                             - reference.rows_of_image(width, height)).max())
+        if moved > limit:
+            yield (f'the rows of the two images have moved by up to {moved:.2f} px since the '
+                   'first pairs: has a camera moved in its mounting?', moved)
 
 
-@check(Doubt.RECTIFIED, 'images are rectified once: those that are already are not raw',
-        'node', 'evaluate', 'replay')
+@check(Doubt.RECTIFIED, 'images are rectified once: those that are already are not raw')
 def check_rectified_once(as_they_come: float | None, limit: float) -> Texts:
     """Rows of raw images do not match before they are rectified, where they do not match after.
 
@@ -326,15 +345,6 @@ def examine_images(left: RawImage, right: RawImage, config: MatcherConfig) -> li
             *check_bits(left, right, config.mono16_scale)]
 
 
-def examine_alignment(left: np.ndarray, right: np.ndarray, config: MatcherConfig
-                      ) -> list[Finding]:
-    """Whether the images of a pair lie to each other as they should; 10 to 40 ms.
-
-    :param left, right: uint8 or float32 H x W, grey values of rectified images.
-    """
-    return [*check_exchanged(left, right, config), *check_vertical_offset(left, right, config)]
-
-
 def examine_calibration(calibration: Calibration | None, width: int, height: int
                         ) -> list[Finding]:
     """All that a calibration shows beside images of this size, pixels.
@@ -344,13 +354,13 @@ def examine_calibration(calibration: Calibration | None, width: int, height: int
     if calibration is None:
         return []
     check_calibration_size(calibration, width, height)
-    return [*check_baseline(calibration), *check_principal_point(calibration, width, height)]
+    return [*check_projections(calibration), *check_baseline(calibration),
+            *check_principal_point(calibration, width, height)]
 
 
 # Truth
 
-@check(Doubt.TRUTH, 'at most 0.5 % of the true disparities lie beyond the searched range',
-        'match', 'evaluate')
+@check(Doubt.TRUTH, 'at most 0.5 % of the true disparities lie beyond the searched range')
 def check_truth(truth: np.ndarray, config: MatcherConfig) -> Texts:
     """The searched range holds the truth.
 
@@ -376,26 +386,3 @@ def check_truth(truth: np.ndarray, config: MatcherConfig) -> Texts:
 
 #: Part of a truth that may lie beyond the range: errors of its own.
 TRUTH_TOLERANCE = 0.005
-
-
-# For whoever has one pair
-
-def examine_pair(left: RawImage | np.ndarray, right: RawImage | np.ndarray,
-                 config: MatcherConfig, calibration: Calibration | None = None) -> list[Finding]:
-    """All checks of one rectified pair; some 50 ms for 1242 x 375.
-
-    :param left, right: RawImage, or arrays as ``StereoMatcher.compute`` takes them.
-    :param config: which range is searched, and which checks are ignored.
-    :returns: what is doubtful; empty when all is well.
-    :raises InputError: the pair is rejected; no result could be right.
-    """
-    left, right = (image if isinstance(image, RawImage) else RawImage.from_array(image)
-                   for image in (left, right))
-    check_pair(left, right, config.max_image_width, config.max_image_height)
-    findings = examine_calibration(calibration, left.width, left.height)
-    findings += examine_images(left, right, config)
-    from stereo_bp_ros.grey import to_8_bits  # as above
-
-    return believe([*findings, *examine_alignment(
-        to_8_bits(left, config.mono16_scale), to_8_bits(right, config.mono16_scale), config)],
-        config)

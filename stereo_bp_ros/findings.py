@@ -21,10 +21,6 @@ class Severity(str, enum.Enum):
         return self.value
 
 
-#: Who may ask.
-PROGRAMS = ('node', 'match', 'evaluate', 'replay', 'Python')
-
-
 @dataclasses.dataclass(frozen=True)
 class Check:
     """One check.
@@ -32,13 +28,11 @@ class Check:
     key:      of its counter, of its diagnostic, and in ``ignored_checks``.
     severity: what follows where it does not hold.
     about:    what has to hold.
-    programs: who asks, of ``PROGRAMS``.
     """
 
     key: str
     severity: Severity
     about: str
-    programs: tuple[str, ...] = PROGRAMS
 
     @property
     def can_be_ignored(self) -> bool:
@@ -69,8 +63,8 @@ class Finding:
 
 #: Checks by their keys. Those that reject an input by its own format are told by their reason.
 CHECKS: dict[str, Check] = {
-    reason.value: Check(reason.value, Severity.REJECT, about, tuple(programs) or PROGRAMS)
-    for reason, about, *programs in (
+    reason.value: Check(reason.value, Severity.REJECT, about)
+    for reason, about in (
         (InputReason.UNKNOWN_ENCODING, 'the encoding of an image is one of the supported ones'),
         (InputReason.BAD_STEP, 'a row of an image has as many bytes as its pixels need'),
         (InputReason.SHORT_DATA, 'an image has as many bytes as its rows need'),
@@ -85,19 +79,18 @@ CHECKS: dict[str, Check] = {
         (InputReason.SWAPPED_CAMERAS,
          'the baseline is above 0: the calibrations are not exchanged'),
         (InputReason.VERTICAL_PAIR, 'the cameras are beside each other, not above each other'),
-        (InputReason.ZERO_STAMP, 'an image has a stamp', 'node'),
-        (InputReason.BAD_COMPRESSION, 'a compressed image is a whole PNG or JPEG', 'node',
-         'match', 'evaluate'),
-        (InputReason.BAD_ARRAY, 'an array has a supported shape, type and layout', 'Python'))}
+        (InputReason.ZERO_STAMP, 'an image message has a stamp'),
+        (InputReason.BAD_COMPRESSION, 'a compressed image is a whole PNG or JPEG'),
+        (InputReason.BAD_ARRAY, 'an array has a supported shape, type and layout'))}
 
 Texts = Iterable['str | tuple[str, float]']
 
 
-def check(key: InputReason | Doubt, about: str, *programs: str
+def check(key: InputReason | Doubt, about: str
            ) -> Callable[[Callable[..., Texts]], Callable[..., list[Finding]]]:
     """Make a check of a function that returns what is wrong, in words."""
     severity = Severity.REJECT if isinstance(key, InputReason) else Severity.WARN
-    own = CHECKS[key.value] = Check(key.value, severity, about, programs or PROGRAMS)
+    own = CHECKS[key.value] = Check(key.value, severity, about)
 
     def decorate(function: Callable[..., Texts]) -> Callable[..., list[Finding]]:
         def examine(*inputs: Any) -> list[Finding]:

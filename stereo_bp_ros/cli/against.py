@@ -64,16 +64,3 @@ def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
                          + '), and no NAME:KEY=VALUE')
     chosen = {'backend': options.backend} if options.backend else {}
     return MatcherConfig.preset(name).replace(**chosen)
-
-
-def asks_for_rows(options: argparse.Namespace, own: str) -> tuple[str, ...]:
-    """Names of the configurations for which row_correction is asked for by itself.
-
-    A preset's is for sequences: pairs that are unrelated stay as they are.
-    """
-    key = 'row_correction='
-    is_own = any(text.startswith(key) for text in options.settings)
-    others = [text.partition(':') for text in options.against if ':' in text]
-    return (*([own] if is_own else ()), *(
-        name for name, _, changes in others
-        if f',{key}' in f',{changes}' or (is_own and name not in preset_names())))

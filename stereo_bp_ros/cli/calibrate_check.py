@@ -28,13 +28,13 @@ from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.evaluation import plots
-from stereo_bp_ros.evaluation import rows as pair_rows
 from stereo_bp_ros.evaluation.sources import Pair, Sources, inputs_of
-from stereo_bp_ros.evaluation.yaw_tracker import YawTracker
-from stereo_bp_ros.findings import Finding, believe
-from stereo_bp_ros.grey import to_8_bits
+from stereo_bp_ros.observer import Pair as Observed
+from stereo_bp_ros.observer import PairObserver
 from stereo_bp_ros.rectification import IDENTITY
-from stereo_bp_ros.row_correction import TERMS, RowEstimator, RowState, corrected_info
+from stereo_bp_ros.row_correction import TERMS, corrected_info
+from stereo_bp_ros.row_estimator import RowState
+from stereo_bp_ros.yaw import MAX_MOTION_S
 
 HELP = 'a data set folder or a bag: how the right camera has moved since its calibration'
 NEEDS = ()
@@ -69,29 +69,27 @@ def run(options: argparse.Namespace) -> int:
                      [options.path, options.params_file])
     draws = bool(options.output) and shared.can_draw('calibration.svg')
     sources = Sources(inputs_of([options.path]), shared.chosen_topics(options), options.limit)
-    estimator: RowEstimator | None = None
+    observer = PairObserver(math.inf, interval_s=0.0, max_gap_s=math.inf, window_s=math.inf)
     track: list[tuple[float, RowState]] = []
-    yaw, doubts = YawTracker(math.inf), list[Finding]()
     pair: Pair | None = None
     with progress.Bar('calibrate-check') as bar:
         task = bar.add_task(f'Measuring {sources.title}', total=sources.count)
         for time_s, one in _due(sources, options.every):
             bar.update(task, advance=1)
-            if estimator is None:
-                estimator = pair_rows.estimator_of(one, None, config.row_correction_limit)
             pair = one
             searched = _range(config, one, shared.names_range(options))
-            track.append((time_s, estimator.add(pair_rows.measure_rows(one, searched), time_s)))
-            if one.calibration is not None:
-                left, right = (to_8_bits(image, config.mono16_scale) for image in one.images)
-                doubts = believe(yaw.add(left, right, one.calibration, searched.max_disparity,
-                                         time_s, one.stamp_ns is not None), config)
+            left, right = one.images
+            observer.offer(Observed(left, right, searched, one.calibration, None, time_s))
+            observer.measure()
+            track.append((time_s, observer.rows))
     if pair is None:
         raise ValueError(f'{sources} has no stereo pairs')
+    doubts, history = observer.findings, observer.yaw
+    assert history is not None
     for finding in doubts:
         _log.warning('%s', finding)
     report = {'source': str(sources), 'pairs': len(track), **_rows_report(pair, track[-1][1]),
-              **_yaw_report(pair, yaw.history), 'warnings': [one.to_dict() for one in doubts],
+              **_yaw_report(pair, history), 'warnings': [one.to_dict() for one in doubts],
               'track': [{'time_s': time_s, 'terms_px': _edges(state, pair),
                          'residual_px': _number(state.residual)} for time_s, state in track]}
     if options.output:
@@ -109,13 +107,13 @@ def run(options: argparse.Namespace) -> int:
 def _due(sources: Sources, every_s: float) -> Iterator[tuple[float, Pair]]:
     """Pairs to be measured, and when they were taken, seconds since the first one.
 
-    Without stamps every pair counts, as one a second.
+    Without stamps every pair counts, too far from the one before to show a motion.
     """
     begin: int | None = None
     latest_s = -np.inf
     for number, pair in enumerate(sources.pairs()):
         if pair.stamp_ns is None:
-            yield float(number), pair
+            yield 2 * MAX_MOTION_S * number, pair
             continue
         begin = pair.stamp_ns if begin is None else begin
         time_s = 1e-9 * (pair.stamp_ns - begin)
@@ -163,7 +161,7 @@ def _rows_report(pair: Pair, state: RowState) -> dict[str, Any]:
         name: {'px': term * scale, 'sigma_px': sigma * abs(scale), 'where': place}
         for name, term, sigma, scale, place in zip(
             TERMS, state.estimate.terms, state.sigmas, scales, PLACES, strict=True)}
-    found['explained'] = pair_rows.describe(state.estimate)
+    found['explained'] = state.estimate.text
     if pair.calibration is None:        # the angles go by the focal length
         return found
     # As of rectified images: their K is that of P.

@@ -50,7 +50,7 @@ from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Results, totals_of
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, examine_inputs
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     method = Method(options.repeat, options.confidence, _calibration(options),
                     shared.names_range(options) or 'disparity_range' in fixed,
                     scenario.windows if scenario else (), options.skip_unreadable,
-                    options.range_from_truth, against.asks_for_rows(options, own))
+                    options.range_from_truth)
     configs = {name: evaluate_scale.for_workers(options, one)
                for name, one in {own: config, **others}.items()}
     sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,
@@ -141,9 +141,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         check_folder(options.output, ('report.json', 'report.html'),
                      (*sources.paths, options.scenario, options.params_file))
         shared.can_draw('report.html', report.MODULES)
-    doubts = examine_inputs(sources, config, method, own)
-    for finding in doubts:
-        _log.warning('%s', finding)
     results = Results()
     stopped: BaseException | None = None
     with (evaluate_scale.start(options, configs, names, method, sources,
@@ -169,11 +166,8 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError(f'{sources} has no stereo pairs' + ' that can be read' * bool(skipped))
     totals = totals_of(results)
     rows = row_report.sequences_of(results)
-    for finding in (left := row_report.doubts(rows, own, config)):
-        _log.warning('%s', finding)
     warnings: list[dict[str, Any]] = [
-        *({'check': None, 'text': text, 'pairs': None} for text in sources.warnings),
-        *({**one.to_dict(), 'pairs': None} for one in (*doubts, *left))]
+        {'check': None, 'text': text, 'pairs': None} for text in sources.warnings]
     for finding, pairs in findings.summarised(itertools.chain.from_iterable(
             one.findings for one in results)):
         _log.warning('%s (%d of %d pairs)', finding, pairs, len(results))

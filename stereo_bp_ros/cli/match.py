@@ -27,24 +27,23 @@ from typing import TYPE_CHECKING, Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import checks, files, geometry, output_files, pictures
+from stereo_bp_ros import checks, files, output_files, pictures
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
-from stereo_bp_ros.errors import Doubt
 from stereo_bp_ros.evaluation import datasets, metrics
-from stereo_bp_ros.evaluation import rows as pair_rows
-from stereo_bp_ros.evaluation.datasets.entries import Pair
+from stereo_bp_ros.findings import believe
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.rectification import Rectification, remapped
 from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.stream import StereoStream
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 
 if TYPE_CHECKING:
+    from stereo_bp_ros.observer import Observation
     from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'match two images: disparity, depth, cloud, confidence and a picture'
@@ -123,39 +122,35 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
         _log.warning('min_depth has no effect without --calibration; %d disparities are searched',
                      config.disparity_range)
     outputs = ('disparity', *(name for name in FURTHER if getattr(options, name)))
-    with StereoMatcher(config) as matcher:
-        search = geometry.searched(config, calibration)
-        findings = checks.examine_pair(left, right, search, calibration)
-        moved = _rows(left, right, search, calibration)
-        if moved and moved['undone']:
-            matcher.correct_rows(moved['warp'])
-            findings = [one for one in findings if one.check.key != Doubt.VERTICAL_OFFSET.value]
+    with StereoStream(config, calibration=calibration) as stream:
+        prepare_s = stream.matcher.prepare(left.shape[1], left.shape[0], calibration)
+        search = stream.matcher.effective_config
+        seen, issues = stream.observe(left, right)
         if truth is not None:
-            findings += checks.believe(checks.check_truth(truth, search), config)
-        for finding in findings:
-            _log.warning('%s', finding)
-        prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
+            issues += believe(checks.check_truth(truth, search), config)
+        for issue in issues:
+            _log.warning('%s', issue)
         times_ms = []
         for _ in range(options.repeat):
             start = time.perf_counter()
-            frame = matcher.compute(left, right, calibration=calibration, outputs=outputs)
+            frame = stream.match(outputs=outputs)
             times_ms.append((time.perf_counter() - start) * 1e3)
-        seen = sink and matcher.compute(left, right, calibration=calibration, outputs=(
+        shown = sink and stream.match(outputs=(
             'disparity', 'confidence', *(('points',) if calibration else ())))
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
-    report['warnings'] = [one.to_dict() for one in findings]
-    report['rows'] = moved
+    report['warnings'] = [one.to_dict() for one in issues]
+    report['rows'] = _rows(seen, config, left.shape[1], left.shape[0])
     report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
     report['disparity_shift'] = shift
-    if sink and seen:
+    if sink and shown:
         if calibration:
             sink.camera('match', calibration, left.shape[1], left.shape[0])
-        sink.judged(0, left, {'match': (seen.disparity + np.float32(shift), seen.valid)},
-                    low=seen.min_disparity + shift, high=seen.max_disparity + shift, truth=truth,
-                    confidence=None if seen.confidence is None else {'match': seen.confidence},
-                    points=seen.points)
+        sink.judged(0, left, {'match': (shown.disparity + np.float32(shift), shown.valid)},
+                    low=shown.min_disparity + shift, high=shown.max_disparity + shift, truth=truth,
+                    confidence=None if shown.confidence is None else {'match': shown.confidence},
+                    points=shown.points)
     if truth is not None:
         score = metrics.score(frame.disparity + np.float32(shift), truth, frame.valid)
         report['score'] = score.as_dict()
@@ -187,26 +182,21 @@ def _rectified(path: pathlib.Path, left: np.ndarray, right: np.ndarray
     return one, other, rectification.calibration
 
 
-def _rows(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
-          calibration: Calibration | None) -> dict[str, Any] | None:
+def _rows(seen: Observation, config: MatcherConfig, width: int, height: int
+          ) -> dict[str, Any] | None:
     """What the pair alone shows of its rows, for JSON; None: nobody asks."""
     if config.row_correction == 'off':
         return None
-    pair = Pair('', left, right, calibration=calibration)
-    state = pair_rows.estimator_of(pair, calibration, config.row_correction_limit).add(
-        pair_rows.measure_rows(pair, config), 0.0)
-    correction = state.significant
-    found: dict[str, Any] = {
-        'largest_px': state.largest, 'sigma_px': state.sigma, 'points': state.points,
-        'undone': correction is not None and config.row_correction == 'correct',
-        'warp': correction and list(correction.warp())}
-    text = pair_rows.describe_state(state)
-    if state.estimate is None:
-        return {**found, 'largest_px': None, 'sigma_px': None, 'text': text}
-    return {**found, 'text': text + (
-        ', which is undone' if found['undone'] else ', which stays' if correction else
-        ': beyond row_correction_limit' if 'limit' in state.reason else
-        ': nothing to undo')}
+    state, correction = seen.rows, seen.correction
+    is_known = state.estimate is not None
+    done = ('row_correction is measure' if config.row_correction == 'measure' else state.reason)
+    return {
+        'largest_px': state.largest if is_known else None,
+        'sigma_px': state.sigma if is_known else None, 'points': state.points,
+        'undone': correction is not None, 'warp': correction and list(correction.warp()),
+        'text': state.text + (
+            f', corrected by up to {correction.largest(width, height):.2f} px' if correction else
+            f', not corrected ({done})' if is_known else '')}
 
 
 def _check(options: argparse.Namespace) -> None:

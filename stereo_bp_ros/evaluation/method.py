@@ -28,7 +28,6 @@ class Method:
                  data set knows better.
     windows:     distances that are scored apart, too: lower and upper limits in metres.
     skip_unreadable: whether pairs that cannot be read are left out.
-    alone:       names of matchers that undo rows in a pair without a stamp by itself.
     range_from_truth: whether a pair whose source does not say how far to search is searched as far
                  as its truth goes.
     """
@@ -40,7 +39,6 @@ class Method:
     windows: tuple[tuple[float, float], ...] = ()
     skip_unreadable: bool = False
     range_from_truth: bool = False
-    alone: tuple[str, ...] = ()
 
     def calibration_of(self, pair: Pair) -> Calibration | None:
         """The pair's own, or that of pairs without."""

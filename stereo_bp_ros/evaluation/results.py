@@ -21,8 +21,8 @@ import numpy as np
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, MapScore, Means
 from stereo_bp_ros.evaluation.metrics import Score
-from stereo_bp_ros.evaluation.rows import PairRows
 from stereo_bp_ros.findings import Finding
+from stereo_bp_ros.row_estimator import RowState
 
 #: Of the times of all runs of all frames.
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
@@ -31,6 +31,22 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 #: ``BasicPerformanceCalculator``, https://github.com/NVIDIA-ISAAC-ROS/ros2_benchmark) where the
 #: meaning is the same.
 PERFORMANCE = 'BasicPerformanceMetrics.'
+
+
+@dataclasses.dataclass(frozen=True)
+class PairRows:
+    """The rows of a pair for one matcher.
+
+    state:     what is known once the pair was looked at.
+    undone_px: rows that are undone in it, anywhere at most; None: ``row_correction`` is measure.
+    begins:    whether it begins a sequence.
+    is_alone:  whether it has no stamp, and is measured by itself if at all.
+    """
+
+    state: RowState
+    undone_px: float | None
+    begins: bool
+    is_alone: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,13 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros import findings
-from stereo_bp_ros.checks import MAX_VERTICAL_OFFSET
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import Doubt
-from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.rows import PairRows, describe_state
-from stereo_bp_ros.row_correction import CERTAIN_SIGMAS, RowState
+from stereo_bp_ros.evaluation.results import PairRows, Result
+from stereo_bp_ros.row_estimator import RowState
 
 #: Sequences that have a line; of further ones there is their number.
 NAMED = 20
@@ -26,7 +21,7 @@ class SequenceRows:
     first:     name of the first pair.
     state:     behind the latest pair.
     corrected: pairs in which rows were undone; None: ``row_correction`` is measure.
-    undone_px: rows that were undone in the latest pair, anywhere at most; None: as above.
+    undone_px: rows that were undone in a pair, anywhere at most; None: as above.
     largest:   least and most rows by which one of the pairs misses, pixels.
     """
 
@@ -43,8 +38,9 @@ class SequenceRows:
     def add(self, rows: PairRows) -> None:
         """One more pair."""
         self.pairs += 1
-        self.state, self.undone_px = rows.state, rows.undone_px
+        self.state = rows.state
         if rows.undone_px is not None:
+            self.undone_px = max(self.undone_px or 0.0, rows.undone_px)
             self.corrected = (self.corrected or 0) + bool(rows.undone_px)
         if rows.state.estimate is not None:
             low, high = self.largest
@@ -54,8 +50,9 @@ class SequenceRows:
         """Take a later pair in that follows none of these, as they follow no other."""
         self.is_alone = True
         self.pairs += other.pairs
-        self.state, self.undone_px = other.state, other.undone_px
+        self.state = other.state
         if other.corrected is not None:
+            self.undone_px = max(self.undone_px or 0.0, other.undone_px or 0.0)
             self.corrected = (self.corrected or 0) + other.corrected
         self.largest = (min(self.largest[0], other.largest[0]),
                         max(self.largest[1], other.largest[1]))
@@ -76,11 +73,11 @@ class SequenceRows:
             text = f'{pairs}, each by itself: ' + (
                 f'they miss by {low:.2f} to {high:.2f} px' if high else 'unknown')
         else:
-            text = f'{pairs} from {self.first} on: {describe_state(self.state)}'
+            text = f'{pairs} from {self.first} on: {self.state.text}'
         if self.corrected is None:
             return text + ', not corrected (row_correction is measure)'
         if self.corrected:
-            return f'{text}, corrected in {self.corrected}'
+            return f'{text}, corrected by up to {self.undone_px:.2f} px in {self.corrected}'
         why = '' if self.is_alone or self.state.estimate is None else self.state.reason
         return text + ', not corrected' + (f' ({why})' if why else '')
 
@@ -120,16 +117,6 @@ def _join_pairs(sequences: list[SequenceRows]) -> None:
     if one.input == other.input and all(each.is_alone or each.pairs == 1 for each in (one, other)):
         sequences.pop()
         one.join(other)
-
-
-def doubts(sequences: Sequence[SequenceRows], own: str, config: MatcherConfig
-           ) -> list[findings.Finding]:
-    """Sequences that row_correction correct leaves with rows that miss each other."""
-    return findings.believe([findings.Finding(
-        findings.CHECKS[Doubt.VERTICAL_OFFSET.value], f'rows of {one.text}', one.largest_px or 0.0)
-        for one in sequences if one.matcher == own and one.undone_px == 0
-        and (one.largest_px or 0.0) - CERTAIN_SIGMAS * one.state.sigma > MAX_VERTICAL_OFFSET],
-        config)
 
 
 def words(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,7 +6,6 @@ or where results go to.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stereo_bp_ros import checks, findings
+from stereo_bp_ros import checks
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import host_memory
@@ -24,12 +23,13 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines
 from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.results import Figures, Result
-from stereo_bp_ros.evaluation.rows import RowTracker
-from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
+from stereo_bp_ros.evaluation.results import Figures, PairRows, Result
+from stereo_bp_ros.evaluation.sources import Pair, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
+from stereo_bp_ros.findings import Finding, believe
 from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.observer import Observation
+from stereo_bp_ros.stream import StereoStream
 from stereo_bp_ros.types import DisparityFrame
 
 T = TypeVar('T')
@@ -39,9 +39,6 @@ Map = tuple[np.ndarray, np.ndarray]
 
 #: What reading a pair may raise.
 UNREADABLE = (StereoError, ValueError, OSError)
-
-#: First pairs of an input whose images are compared, to tell whether they are exchanged.
-EXAMINED_PAIRS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +96,13 @@ class Evaluation:
                              'other')
         for name in names:
             baselines.Baseline(name, first.disparity_range, first.min_disparity)
-        self._begin('')
-        self._matchers: dict[str, StereoMatcher] = {}
+        self._input = ''
+        self._streams: dict[str, StereoStream] = {}
         try:
             for name, config in self._configs.items():
-                self._matchers[name] = StereoMatcher(config)
+                # A truth is the disparity between the images as they are, which a calibration
+                # shifts.
+                self._streams[name] = StereoStream(config.replace(pre_adjust_disparity=False))
         except BaseException:
             self.close()
             raise
@@ -116,8 +115,8 @@ class Evaluation:
 
     def close(self) -> None:
         """Free every engine."""
-        while self._matchers:
-            self._matchers.popitem()[1].close()
+        while self._streams:
+            self._streams.popitem()[1].close()
 
     @property
     def configs(self) -> Mapping[str, MatcherConfig]:
@@ -127,12 +126,12 @@ class Evaluation:
     @property
     def backend(self) -> str:
         """What computes the first matcher: 'cpu' or 'cuda'."""
-        return self._matchers[self._own].backend
+        return self._streams[self._own].matcher.backend
 
     @property
     def devices(self) -> dict[str, dict[str, str]]:
         """What computes each matcher, as ``StereoMatcher.device`` without places of files."""
-        found = {name: matcher.device for name, matcher in self._matchers.items()}
+        found = {name: stream.matcher.device for name, stream in self._streams.items()}
         for one in found.values():
             one.pop('kernel cache', None)
         with baselines.threads(self._configs[self._own].num_threads) as threads:
@@ -146,27 +145,33 @@ class Evaluation:
         :raises StereoError, ValueError: a matcher or a check rejects the images.
         """
         if pair.input != self._input:
-            self._begin(pair.input)
-        doubts = self._examine(pair)
+            self._input = pair.input
+            for stream in self._streams.values():
+                stream.clear()
         known: dict[str, Any] | None = None
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
-        self.rows.corrections(pair, {name: self.method.range_of(config, pair)
-                                     for name, config in self._configs.items()})
-        for name, matcher in self._matchers.items():
-            frames[name], times_ms = self._match(matcher, name, pair)
+        issues: list[Finding] = []
+        for name, stream in self._streams.items():
+            seen, said = self._observe(stream, name, pair)
+            if name == self._own:
+                issues = said
+            frames[name], times_ms = self._timed(stream.match)
+            if self.method.confidence and pair.truth is not None:
+                frames[name] = dataclasses.replace(frames[name], confidence=_confidence(stream))
             maps[name] = _map(frames[name])
             known = known or self.method.known_of(pair, maps[name][0].shape)
+            matcher, timings = stream.matcher, frames[name].timings
             found[name] = Figures(times_ms, score_frame(
-                *maps[name], confidence=frames[name].confidence, **known),
-                dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
+                *maps[name], confidence=frames[name].confidence, **known), dict(timings),
+                device_ms(matcher.backend, timings),
                 None if matcher.memory_plan is None else matcher.memory_plan.total,
-                matcher.config.disparity_range, self.rows.known.get(name))
+                matcher.config.disparity_range, _rows(seen, stream.config, pair))
         assert known is not None
-        config = self._matchers[self._own].config
-        doubts += checks.believe([*self.rows.findings, *(
-            [] if pair.truth is None else checks.check_truth(pair.truth, config))], config)
+        config = self._streams[self._own].config
+        if pair.truth is not None:
+            issues = issues + believe(checks.check_truth(pair.truth, config), config)
         for name in self._baselines:
             baseline = self._baseline(name)
             compute = functools.partial(baseline.compute, *self._greys(pair))
@@ -177,26 +182,25 @@ class Evaluation:
         left, _ = pair.images
         return Matched(pair, Result(
             pair.name, left.width, left.height, found, host_memory.peak(), pair.input,
-            tuple(doubts)), maps, frames, self.method.calibration_of(pair))
+            tuple(issues)), maps, frames, self.method.calibration_of(pair))
 
-    def _begin(self, name: str) -> None:
-        """Forget the pairs of the input before this one."""
-        self._input = name
-        self._frozen = checks.FrozenCameras()
-        self.rows = RowTracker(self.method.alone, self.method.calibration)
-
-    def _examine(self, pair: Pair) -> list[checks.Finding]:
-        """What is doubtful about a pair, before it is matched; of its truth later."""
-        config = self._configs[self._own]
+    def _observe(self, stream: StereoStream, name: str, pair: Pair
+                 ) -> tuple[Observation, list[Finding]]:
+        """Make a matcher ready for a pair: its range, its size, and its rows."""
+        wanted = self.method.range_of(self._configs[name], pair).replace(
+            pre_adjust_disparity=False)
+        if wanted != stream.config:
+            stream.reconfigure(wanted)
         left, right = pair.images
-        found = checks.examine_calibration(pair.calibration, left.width, left.height)
-        found += checks.examine_images(left, right, config)
-        if pair.stamp_ns is not None:
-            found += self._frozen.examine(left, right, pair.stamp_ns)
-        return checks.believe(found, config)
+        seen = stream.observe(
+            left, right, stamp=None if pair.stamp_ns is None else 1e-9 * pair.stamp_ns,
+            calibration=self.method.calibration_of(pair))
+        if stream.matcher.size != (left.width, left.height):
+            stream.matcher.prepare(left.width, left.height)
+        return seen
 
     def _baseline(self, name: str) -> baselines.Baseline:
-        config = self._matchers[self._own].config
+        config = self._streams[self._own].config
         return baselines.Baseline(name, config.disparity_range, config.min_disparity)
 
     def _greys(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
@@ -204,39 +208,14 @@ class Evaluation:
         left, right = (to_8_bits(raw, scale) for raw in pair.images)
         return left, right
 
-    def _correct_rows(self, name: str) -> None:
-        """Have a matcher undo what it has to in the latest pair."""
-        correction = self.rows.latest.get(name)
-        self._matchers[name].correct_rows(correction.warp() if correction else None)
-
     def confidence(self, matched: Matched) -> dict[str, np.ndarray]:
         """Of the pair judged last, float32 H x W in [0, 1], of every matcher that has one.
 
         It costs one more run of each where it was not judged.
         """
-        return {name: _confidence(self._matchers[name], matched.pair)
+        return {name: _confidence(self._streams[name])
                 if frame.confidence is None else frame.confidence
                 for name, frame in matched.frames.items()}
-
-    def _match(self, matcher: StereoMatcher, name: str, pair: Pair
-               ) -> tuple[DisparityFrame, list[float]]:
-        self._adapt(matcher, name, pair)
-        left, right = pair.images
-        # A truth is the disparity between the images as they are, which a calibration shifts.
-        frame, times_ms = self._timed(lambda: matcher.compute(left, right))
-        if self.method.confidence and pair.truth is not None:
-            frame = dataclasses.replace(frame, confidence=_confidence(matcher, pair))
-        return frame, times_ms
-
-    def _adapt(self, matcher: StereoMatcher, name: str, pair: Pair) -> None:
-        """Make it ready for a pair: its range, its size, and its rows."""
-        wanted = self.method.range_of(self._configs[name], pair)
-        if wanted != matcher.config:
-            matcher.reconfigure(wanted)
-        left, _ = pair.images
-        if matcher.size != (left.width, left.height):
-            matcher.prepare(left.width, left.height)
-        self._correct_rows(name)
 
     def _timed(self, program: Callable[[], T]) -> tuple[T, list[float]]:
         """What the last run returns, and the times of all in milliseconds."""
@@ -246,32 +225,6 @@ class Evaluation:
             result = program()
             times_ms.append((time.perf_counter() - start) * 1e3)
         return result, times_ms
-
-
-def examine_inputs(sources: Sources, config: MatcherConfig, method: Method, own: str = ''
-                   ) -> list[checks.Finding]:
-    """How the images of each input lie to each other, by its first pairs.
-
-    Of rows that the matcher ``own`` corrects ``row_report`` tells.
-
-    :raises InputError: all of these pairs are exchanged.
-    """
-    kept = []
-    for one in sources.inputs:
-        found: list[list[checks.Finding]] = []
-        with contextlib.suppress(*UNREADABLE):          # the evaluation itself tells of it
-            for pair in itertools.islice(sources.pairs_of(one), EXAMINED_PAIRS):
-                is_corrected = config.row_correction == 'correct' and (
-                    pair.stamp_ns is not None or own in method.alone)
-                examine = checks.check_exchanged if is_corrected else checks.examine_alignment
-                left, right = (to_8_bits(image, config.mono16_scale) for image in pair.images)
-                found.append(examine(left, right, method.range_of(config, pair)))
-        for finding, pairs in findings.summarised(itertools.chain(*found)):
-            if 2 * pairs > len(found) and (
-                    finding.check.severity is not findings.Severity.REJECT or pairs == len(found)):
-                kept += checks.believe([dataclasses.replace(
-                    finding, text=f'{one}: {finding.text}')], config)
-    return kept
 
 
 def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 0,
@@ -303,10 +256,20 @@ def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 0,
         yield place, matched
 
 
-def _confidence(matcher: StereoMatcher, pair: Pair) -> np.ndarray:
-    found = matcher.compute(*pair.images, outputs=('confidence',)).confidence
+def _confidence(stream: StereoStream) -> np.ndarray:
+    """Of the pair that it has observed last."""
+    found = stream.match(outputs=('confidence',)).confidence
     assert found is not None
     return found
+
+
+def _rows(seen: Observation, config: MatcherConfig, pair: Pair) -> PairRows | None:
+    if config.row_correction == 'off':
+        return None
+    left, _ = pair.images
+    undone_px = (None if config.row_correction != 'correct' else 0.0 if seen.correction is None
+                 else seen.correction.largest(left.width, left.height))
+    return PairRows(seen.rows, undone_px, seen.begins, pair.stamp_ns is None)
 
 
 def _map(frame: DisparityFrame) -> Map:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stereo_bp_ros import checks
-from stereo_bp_ros.camera import Calibration, projection
+from stereo_bp_ros import checks, geometry
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.errors import (
     DeviceLostError,
+    Doubt,
     InputError,
     InputReason,
     MemoryLimitError,
@@ -25,18 +26,18 @@ from stereo_bp_ros.errors import (
     quoted,
     reason_of,
 )
-from stereo_bp_ros.geometry import rectified_size
+from stereo_bp_ros.findings import Finding, believe
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.node import input_images
-from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.quality import FrameQuality, QualityWarnings, frame_quality
-from stereo_bp_ros.node.diagnostics.rows import MAX_APART_S, OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import hold_findings
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
+from stereo_bp_ros.observer import Pair, PairObserver
 from stereo_bp_ros.rectification import Rectification, rectified_info
 from stereo_bp_ros.row_correction import RowCorrection, corrected_info
 from stereo_bp_ros.types import DisparityFrame
@@ -91,7 +92,7 @@ class Outputs(Protocol):
 class _Calibrated(NamedTuple):
     calibration: Calibration
     rectification: Rectification | None
-    findings: list[checks.Finding]
+    findings: list[Finding]
 
 
 class _Drop(NamedTuple):
@@ -109,6 +110,13 @@ class _Inputs:
     calibration: Calibration
     rectification: Rectification | None
     camera_info: Any
+    correction: RowCorrection | None = None
+    findings: list[Finding] | None = None
+
+    def observed(self, pair: StereoPair, config: MatcherConfig) -> Pair:
+        """As an observer takes them; ``config`` with the range that is searched."""
+        return Pair(self.left, self.right, config, self.calibration, self.rectification,
+                    1e-9 * pair.stamp_ns, 1e-9 * abs(pair.right_stamp_ns - pair.stamp_ns))
 
 
 class FrameProcessor:
@@ -117,15 +125,16 @@ class FrameProcessor:
     ``settings`` may be replaced from any thread at any time; ``quality`` is that of the frame that
     was looked at last, None before the first.
 
-    :param offsets, drift: are given the images of a frame now and then.
+    :param observer: is given the images of a frame now and then.
+    :param measures_inline: whether frames wait for what it measures.
     :param now_ns: the node's clock, nanoseconds; 0 = not known yet (sim time without /clock).
     :param on_device_loss: is told of a lost device when the node is to exit.
     """
 
     def __init__(self, *, matcher_host: MatcherHost, outputs: Outputs, ledger: Ledger,
                  generation: Generation, latencies: LatencyWindow, conditions: Conditions,
-                 offsets: OffsetMonitor, drift: CalibrationMonitor, settings: NodeConfig,
-                 now_ns: Callable[[], int], on_device_loss: Callable[[str], None]) -> None:
+                 observer: PairObserver, settings: NodeConfig, now_ns: Callable[[], int],
+                 on_device_loss: Callable[[str], None], measures_inline: bool = False) -> None:
         self.settings = settings
         self.quality: FrameQuality | None = None
         self._matcher_host = matcher_host
@@ -134,8 +143,8 @@ class FrameProcessor:
         self._generation = generation
         self._latencies = latencies
         self._conditions = conditions
-        self._offsets = offsets
-        self._drift = drift
+        self._observer = observer
+        self._measures_inline = measures_inline
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
@@ -144,7 +153,6 @@ class FrameProcessor:
         self._quality_warnings = QualityWarnings()
         self._doubts: list[str] = []
         self._target: RowCorrection | None = None
-        self._frozen = checks.FrozenCameras()
         self._calibrated_from: tuple[Any, ...] = ()
         self._calibrated: _Calibrated
 
@@ -195,15 +203,14 @@ class FrameProcessor:
         start = time.perf_counter()
         ready = self._inputs(pair, config)
         buffers = self._outputs.buffers(
-            topics, *rectified_size(config, ready.left.width, ready.left.height),
+            topics, *geometry.rectified_size(config, ready.left.width, ready.left.height),
             config.points_decimation)
         converted = time.perf_counter()
         self._matcher_host.prepare(ready.left.width, ready.left.height, ready.calibration)
         prepared = time.perf_counter()
         frame = self._matcher_host.compute(
             ready.left, ready.right, ready.calibration, buffers, ready.rectification,
-            self._offsets.correction(ready.left, config, ready.rectification, ready.calibration,
-                                     1e-9 * pair.stamp_ns))
+            ready.correction)
         computed = time.perf_counter()
 
         if self.settings.max_latency and self._age(pair) > self.settings.max_latency:
@@ -275,19 +282,26 @@ class FrameProcessor:
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
         calibration, rectification, findings = self._calibrate(pair, config)
-        self._conditions.replace('calibration', list(map(str, checks.believe(findings, config))))
+        self._conditions.replace('calibration', list(map(str, believe(findings, config))))
         left, right = (self._raw(message, config) for message in (pair.left, pair.right))
         check_pair(left, right, config.max_image_width, config.max_image_height)
         checks.check_image_size('left', pair.left_info, left.width, left.height)
         checks.check_image_size('right', pair.right_info, right.width, right.height)
-        rejected = self._offsets.rejections()
+        ready = _Inputs(left, right, calibration, rectification,
+                        pair.left_info if config.reference_image == 'left' else pair.right_info)
+        observed = ready.observed(pair, geometry.searched(config, calibration))
+        if self._measures_inline:
+            seen = self._observer.observe(observed)
+            ready.correction, ready.findings = seen.correction, seen.findings
+            hold_findings(self._conditions, self._observer)
+            return ready
+        rejected = self._observer.rejections()
         if rejected:
             # So that it ends with its cause: what is rejected is not judged any more.
-            self._offsets.offer(left, right, config, rectification, calibration,
-                                1e-9 * pair.stamp_ns, _apart_s(pair))
-            checks.believe(rejected, config)
-        reference = pair.left_info if config.reference_image == 'left' else pair.right_info
-        return _Inputs(left, right, calibration, rectification, reference)
+            self._observer.offer(observed)
+            believe(rejected, config)
+        ready.correction = self._observer.correction(observed)
+        return ready
 
     def _raw(self, message: Any, config: MatcherConfig) -> RawImage:
         if hasattr(message, 'format'):
@@ -303,15 +317,13 @@ class FrameProcessor:
             self._calibrated_from = ()      # in case what follows is rejected
             calibration, rectification = calibrate(*source)
             self._calibrated = _Calibrated(calibration, rectification, [
-                *checks.check_projections(projection('left', pair.left_info),
-                                          projection('right', pair.right_info)),
-                *checks.check_baseline(calibration)])
+                *checks.check_projections(calibration), *checks.check_baseline(calibration)])
             self._calibrated_from = source
         return self._calibrated
 
     def _tell_target(self, pair: StereoPair, config: MatcherConfig) -> None:
         """Publish what the right camera_info would have to be, where that has changed."""
-        target = self._offsets.target if config.row_correction != 'off' else None
+        target = self._observer.target if config.row_correction != 'off' else None
         if target != self._target:
             self._target = target
             info = pair.right_info
@@ -320,25 +332,21 @@ class FrameProcessor:
     def _judge(self, pair: StereoPair, ready: _Inputs, frame: DisparityFrame,
                config: MatcherConfig) -> None:
         """Look at images and result after they are out, where it delays nothing."""
-        is_due = time.monotonic() >= self._quality_at
-        if is_due or self._offsets.wants_pair:
-            self._offsets.offer(ready.left, ready.right, config, ready.rectification,
-                                ready.calibration, 1e-9 * pair.stamp_ns, _apart_s(pair))
+        is_due = time.monotonic() >= self._quality_at or self._measures_inline
+        observed = ready.observed(pair, config)
+        if not self._measures_inline and self._observer.is_due(observed):
+            self._observer.offer(observed)
         if not is_due:
             self._conditions.replace('quality', self._doubts)
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
-        if _apart_s(pair) <= MAX_APART_S:
-            self._drift.offer(ready.left, ready.right, config, ready.rectification,
-                              ready.calibration, pair.stamp_ns,
-                              self._offsets.target if config.row_correction == 'correct' else None)
-        warnings = list(map(str, checks.believe(
-            checks.examine_images(ready.left, ready.right, config), config)))
+        found = (self._observer.examine(observed) if ready.findings is None else ready.findings)
         self.quality = frame_quality(frame, config, ready.calibration)
+        of_images = {Doubt.IDENTICAL, Doubt.EXPOSURE, Doubt.BITS}
         warnings = self._quality_warnings.update(
-            self.quality, self.settings.min_valid_fraction, warnings)
-        warnings += map(str, checks.believe(self._frozen.examine(
-            ready.left, ready.right, pair.stamp_ns), config))
+            self.quality, self.settings.min_valid_fraction,
+            [str(one) for one in found if one.check.key in of_images])
+        warnings += [str(one) for one in found if one.check.key == Doubt.FROZEN]
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
             # Only the reference's frame is published: the other may be that of the stereo pair.
@@ -365,10 +373,6 @@ class FrameProcessor:
             text = f'device lost: {lost}; the CPU cannot go on: {reason_of(failure)}'
             self._conditions.hold('device', Severity.ERROR, text)
             self._on_device_loss(text)
-
-
-def _apart_s(pair: StereoPair) -> float:
-    return 1e-9 * abs(pair.right_stamp_ns - pair.stamp_ns)
 
 
 def _camera_x(pair: StereoPair, ready: _Inputs) -> float:

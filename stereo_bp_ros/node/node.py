@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 import traceback
@@ -23,7 +22,6 @@ from stereo_bp_ros.errors import described, reason_of
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
-from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop, take_snapshot
 from stereo_bp_ros.node.diagnostics.monitors import LatencyWindow, OutputMonitor
@@ -33,7 +31,12 @@ from stereo_bp_ros.node.diagnostics.report import (
     nothing_published,
     published_instead,
 )
-from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import (
+    CALIBRATION_DRIFT,
+    VERTICAL_OFFSET,
+    camera_report,
+    measure,
+)
 from stereo_bp_ros.node.frames import FrameProcessor
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
 from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
@@ -43,6 +46,7 @@ from stereo_bp_ros.node.qos import QosWatch
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
 from stereo_bp_ros.node.subscriptions import InputSubscriptions
 from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
+from stereo_bp_ros.observer import PairObserver
 from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.transport import lock_memory
 
@@ -53,9 +57,9 @@ CONFIGURE_LIMIT, DEACTIVATE_LIMIT, CLEANUP_LIMIT = 1200.0, 1.0, 30.0
 #: they have not read goes with the process.
 HEARD_LIMIT, READ = 1.0, 0.2
 
-#: Seconds between two measurements, and until one that confirms another: rows that a bump moved
-#: are to be corrected within two seconds.
-MEASURING_INTERVAL_S, MEASURING_TICK_S = 1.0, 0.2
+#: Seconds until a pair that was left is measured: rows that a bump moved are to be corrected
+#: within two seconds.
+MEASURING_TICK_S = 0.2
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
@@ -68,12 +72,14 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     :param on_fatal: is told, in words, that the process should end with an error.
     :param on_configured: is called whenever everything is there that frames need.
     :param transport: what is wrong with how messages travel, for as long as the process lives.
+    :param measures_inline: whether frames wait for what is measured, as in an evaluation.
     :raises ConfigError: the initial parameters are refused.
     """
 
     def __init__(self, *, matcher_factory: MatcherFactory | None = None,
                  on_fatal: Callable[[str], None] | None = None,
                  on_configured: Callable[[], None] | None = None, transport: str = '',
+                 measures_inline: bool = False,
                  **node_arguments: Any) -> None:
         self._parameter_lock = threading.RLock()
         Node.__init__(self, 'stereo_bp', start_parameter_services=False, **node_arguments)
@@ -88,8 +94,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._ledger = Ledger()
         self._generation = Generation()
         self._latencies = LatencyWindow()
-        self._offsets = OffsetMonitor(self._conditions)
-        self._drift = CalibrationMonitor(self._conditions)
+        self._observer = PairObserver()
+        self._measures_inline = measures_inline
         self._mailbox = Mailbox(ledger=self._ledger)
         self._matcher_host = MatcherHost(matcher_factory or StereoMatcher,
                                        self.get_logger().info)
@@ -123,7 +129,6 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._ticker = Ticker(1.0, self._publish_diagnostics)
         self._ticker.start()
         # Apart from the diagnostics, which a long measurement must not delay.
-        self._measured_s = -math.inf
         self._measuring = Ticker(MEASURING_TICK_S, self._measure)
         self._measuring.start()
         self._worker.start()
@@ -226,8 +231,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._processor = FrameProcessor(
             matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=self._latencies,
-            conditions=self._conditions, offsets=self._offsets, drift=self._drift,
-            settings=settings, now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
+            conditions=self._conditions, observer=self._observer,
+            measures_inline=self._measures_inline, settings=settings,
+            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
         self._conditions.hold('memory', Severity.WARN, *filter(None, [
             lock_memory() if settings.lock_memory else '']))
         # Parameters may have changed while the engine was built.
@@ -279,8 +285,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _forget_images(self) -> None:
         """And what they have shown."""
-        self._offsets.clear()
-        self._drift.clear()
+        self._observer.clear()
+        self._conditions.clear(VERTICAL_OFFSET)
+        self._conditions.clear(CALIBRATION_DRIFT)
 
     def _shut_down(self, state: LifecycleState) -> None:
         self._deactivate()
@@ -361,15 +368,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._reconfiguration.reconcile(self._configuration)
 
     def _measure(self) -> None:
-        now = time.monotonic()
-        is_due = now >= self._measured_s + MEASURING_INTERVAL_S
+        self._observer.max_vertical_offset = self._configuration.node.max_vertical_offset
         try:
-            if is_due or self._offsets.wants_pair:
-                self._offsets.measure(self._configuration.node.max_vertical_offset)
-            if not is_due:
-                return
-            self._measured_s = now
-            self._drift.measure()
+            measure(self._observer, self._conditions)
         except Exception as error:
             self._conditions.error('diagnostics', f'measuring failed: {described(error)}')
 
@@ -430,8 +431,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             waiting=snapshot.waiting, held=snapshot.held,
             closest_miss=self._pairing.take_closest_miss(),
             quality=processor.quality if processor is not None else None,
-            vertical={**self._offsets.report(self._configuration.matcher.row_correction),
-                      **self._drift.report()},
+            vertical=camera_report(self._observer, self._configuration.matcher.row_correction),
             distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
             device=dict(self._matcher_host.device),
             config=self._configuration.matcher, settings=settings)

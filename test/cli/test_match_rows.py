@@ -57,10 +57,10 @@ def test_match_undoes_what_the_pair_alone_shows_and_says_so(
     assert 'px lower' in str(corrected['text'])
     assert [one['undone'] for one in (measured, corrected, unmoved, far)] == [
         False, True, False, False]
-    assert str(measured['text']).endswith('which stays')
-    assert str(corrected['text']).endswith('which is undone')
-    assert str(unmoved['text']).endswith('nothing to undo')
-    assert 'beyond row_correction_limit' in str(far['text'])
+    assert str(measured['text']).endswith('not corrected (row_correction is measure)')
+    assert ', corrected by up to 1.' in str(corrected['text'])
+    assert str(unmoved['text']).endswith('not corrected (not significant)')
+    assert 'beyond the limit of 4 px' in str(far['text'])
     assert np.array_equal(maps[1.5, 'measure'], maps[1.5, 'off'])
     assert not np.array_equal(maps[1.5, 'correct'], maps[1.5, 'off'])
 

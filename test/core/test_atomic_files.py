@@ -152,6 +152,7 @@ ALLOWED = {
     'evaluation/bag_messages.py': ({'Writer'}, 'in a folder of atomic_files'),
     'evaluation/bag_storage.py': ({'open'}, 'unpacked in a temporary folder'),
     'evaluation/plots.py': ({'savefig'}, 'into memory'),
+    'evaluation/scale.py': ({'open'}, 'results of workers, read while they write them'),
     'output_files.py': ({'save'}, 'into memory'),
     'pictures.py': ({'write_text'}, 'into a picture'),
     'replay/session.py': ({'open'}, 'logs, which are read while processes write them'),

@@ -151,16 +151,16 @@ def test_each_number_of_the_right_camera_that_does_not_fit_is_named(index, value
     """KITTI's colour cameras are 2.7 mm above each other: half a row at 100 px of disparity."""
     right = camera_info('right')
     right.p[index] = value
-    findings = check_projections(projection('left', camera_info()), projection('right', right))
+    findings = check_projections(Calibration.from_camera_info(camera_info(), right))
     assert [words in finding.text for finding in findings] == [True] * bool(words)
 
 
 def test_what_displaces_both_cameras_alike_is_no_vertical_baseline():
     left, right = camera_info(), camera_info('right')
     left.p[7] = right.p[7] = 10.0
-    assert check_projections(projection('left', left), projection('right', right)) == []
+    assert check_projections(Calibration.from_camera_info(left, right)) == []
     right.p[7] = 0.0
-    finding, = check_projections(projection('left', left), projection('right', right))
+    finding, = check_projections(Calibration.from_camera_info(left, right))
     assert 'P[7] (10 and 0)' in finding.text
 
 

@@ -10,14 +10,12 @@ import pytest
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.rectification import RightWarp
-from stereo_bp_ros.row_correction import (
+from stereo_bp_ros.row_correction import TERMS, RowCorrection, places
+from stereo_bp_ros.row_estimator import (
     MAX_RATE_PX_S,
     MIN_CORRECTION_PX,
     MIN_POINTS,
-    TERMS,
-    RowCorrection,
     RowEstimator,
-    places,
 )
 
 WIDTH, HEIGHT, FOCAL = 1242, 375, 720.0

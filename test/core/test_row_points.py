@@ -15,7 +15,8 @@ from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.row_correction import RowCorrection, RowEstimator
+from stereo_bp_ros.row_correction import RowCorrection
+from stereo_bp_ros.row_estimator import RowEstimator
 
 STREET = RoadSequence(width=640, height=240, max_disparity=64, frames=40)
 

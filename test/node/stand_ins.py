@@ -11,14 +11,13 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.node.diagnostics.calibration import CalibrationMonitor
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor, Result
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
+from stereo_bp_ros.observer import PairObserver
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 
 
@@ -159,15 +158,15 @@ class Bench:
     """One pair through the worker without ROS: stand-ins around a ``FrameProcessor``."""
 
     def __init__(self, config: MatcherConfig | None = None, *,
-                 factory: Callable[..., Any] = FakeMatcher, **options: Any) -> None:
+                 factory: Callable[..., Any] = FakeMatcher, measures_inline: bool = False,
+                 **options: Any) -> None:
         self.outputs = Outputs()
         self.ledger = Ledger()
         self.generation = Generation()
         self.latencies = LatencyWindow()
         self.logged: list[tuple[Severity, str]] = []
         self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
-        self.offsets = OffsetMonitor(self.conditions)
-        self.drift = CalibrationMonitor(self.conditions)
+        self.observer = PairObserver()
         self.matcher_host = MatcherHost(factory)
         self.matcher_host.build(config or MatcherConfig(disparity_range=8), 0, 0)
         self.now = NOW
@@ -177,7 +176,8 @@ class Bench:
         self.processor = FrameProcessor(
             matcher_host=self.matcher_host, outputs=self.outputs, ledger=self.ledger,
             generation=self.generation, latencies=self.latencies, conditions=self.conditions,
-            offsets=self.offsets, drift=self.drift, settings=NodeConfig(**options),
+            observer=self.observer, measures_inline=measures_inline,
+            settings=NodeConfig(**options),
             now_ns=lambda: self.now, on_device_loss=self.lost.append)
 
     @property

@@ -15,7 +15,8 @@ from stereo_bp_ros.node import frames
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.diagnostics.quality import LOOKS
-from stereo_bp_ros.node.diagnostics.rows import EXCHANGED_PAIRS, OffsetMonitor
+from stereo_bp_ros.node.diagnostics.rows import measure
+from stereo_bp_ros.observer import EXCHANGED_PAIRS, Pair, PairObserver
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import DisparityFrame
 from test.node.stand_ins import NOW, SECOND, Bench, make_image, make_stamped
@@ -71,10 +72,8 @@ def test_nothing_is_said_of_valid_pixels_where_no_output_shows_them() -> None:
 
 def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
     bench = Bench()
-    offered: list[tuple[Any, ...]] = []
-    bench.offsets.offer = lambda *pair: offered.append(pair)        # type: ignore[method-assign]
-    followed: list[tuple[Any, ...]] = []
-    bench.drift.offer = lambda *pair: followed.append(pair)         # type: ignore[method-assign]
+    offered: list[Pair] = []
+    bench.observer.offer = offered.append                           # type: ignore[method-assign]
     assert bench.processor.quality is None
     for k in range(3):                  # all within one look at the images
         bench.process(NOW + k)
@@ -82,13 +81,12 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
     assert quality is not None
     assert quality.valid == 1.0
     assert quality.nearest == pytest.approx(100 * 0.1 / 7)
-    (left, right, config, rectification, calibration, _, apart_s), = offered
-    assert apart_s == 0
-    assert calibration.focal_px == 100
-    assert rectification is None
-    assert (left.width, right.height, config.disparity_range) == (32, 24, 8)
-    (*_, calibration, stamp_ns, correction), = followed
-    assert (calibration.focal_px, stamp_ns, correction) == (100, NOW, None)
+    pair, *later = offered
+    assert len(later) == 2              # until one is measured
+    assert pair.calibration is not None
+    assert (pair.apart_s, pair.time_s, pair.calibration.focal_px) == (0, 1e-9 * NOW, 100)
+    assert pair.rectification is None
+    assert (pair.left.width, pair.right.height, pair.config.disparity_range) == (32, 24, 8)
 
 
 def test_few_valid_pixels_and_many_at_the_last_label_are_warnings_unless_an_image_is_black(
@@ -174,7 +172,8 @@ def outcomes(bench: Bench, pairs: list[tuple[np.ndarray, np.ndarray]],
     published = []
     for pair in pairs:
         process(bench, bench.now + SECOND, *pair)
-        bench.offsets.measure(limit)
+        bench.observer.max_vertical_offset = limit
+        measure(bench.observer, bench.conditions)
         published.append(bench.ledger.counts().published)
     return published
 
@@ -188,14 +187,21 @@ def test_exchanged_images_are_rejected_until_they_are_right_again(bench: Bench) 
     left, right = plane()
     published = outcomes(bench, [(right, left)] * 4 + [(left, right)] * 2)
     # The first right pair ends the rejection, once it has been measured.
-    assert published == [1, EXCHANGED_PAIRS, *[EXCHANGED_PAIRS] * 3, EXCHANGED_PAIRS + 1]
-    assert bench.outcome()[InputReason.EXCHANGED_IMAGES] == 3
-    assert bench.outcome()[PairDrop.BAD_INPUT] == 3
+    assert published == [1, 1, 1, 1, 1, 2]
+    assert bench.outcome()[InputReason.EXCHANGED_IMAGES] == 4
+    assert bench.outcome()[PairDrop.BAD_INPUT] == 4
     assert any('probably exchanged' in text for _, text in bench.logged)
     # They are published where that check is ignored; without a limit it is still made.
     ignoring = Bench(config=CONFIG.replace(ignored_checks='exchanged images'))
     assert outcomes(ignoring, [(right, left)] * 4) == [1, 2, 3, 4]
-    assert outcomes(Bench(config=CONFIG), [(right, left)] * 4, limit=0.0)[-1] == EXCHANGED_PAIRS
+    assert outcomes(Bench(config=CONFIG), [(right, left)] * 4, limit=0.0)[-1] == 1
+
+
+def test_one_pair_that_seems_exchanged_among_right_ones_is_not_rejected(bench: Bench) -> None:
+    left, right = plane()
+    assert outcomes(bench, [(left, right), (right, left), (left, right), (left, right)]) == [
+        1, 2, 3, 4]
+    assert outcomes(bench, [(right, left)] * 4)[-1] == 4 + EXCHANGED_PAIRS
 
 
 def test_a_frozen_camera_is_told_with_the_next_look_and_published() -> None:
@@ -223,11 +229,11 @@ def test_a_camera_of_12_bits_is_told_the_scale_that_it_needs(bench: Bench) -> No
 
 def test_images_that_are_rectified_twice_are_told_so() -> None:
     conditions = Conditions(lambda level, text: None)
-    monitor = OffsetMonitor(conditions)
+    observer = PairObserver(LIMIT)
     found = Rectification.from_camera_info(*infos())
     left, right = (RawImage.from_array(image) for image in scene(320, 240, 12.0))
-    monitor.offer(left, right, MatcherConfig(disparity_range=64, rectify=True), found)
-    monitor.measure(LIMIT)
+    observer.offer(Pair(left, right, MatcherConfig(disparity_range=64, rectify=True), None, found))
+    measure(observer, conditions)
     texts = [condition.text for condition in conditions.active('vertical offset')]
     assert any('set rectify to false' in text for text in texts)
 

@@ -131,7 +131,7 @@ SPOILED: dict[str, Callable[[Bench, Any], object]] = {
     'swapped cameras': lambda bench, image: bench.right_info.p.__setitem__(3, 10.0),
     'vertical pair': lambda bench, image: bench.right_info.p.__setitem__(
         slice(3, 8), [0, 0, 100.0, 12, -10.0]),
-    'exchanged images': lambda bench, image: vars(bench.offsets).update(rejections=lambda: [
+    'exchanged images': lambda bench, image: vars(bench.observer).update(rejections=lambda: [
         findings.Finding(findings.CHECKS['exchanged images'], 'so; so')]),
     'bad compression': lambda bench, image: vars(image).update(data=b'no image', format='jpeg'),
 }
@@ -149,7 +149,7 @@ def test_bad_input_is_counted_by_its_reason_and_the_next_good_pair_is_published(
     assert bench.matcher.computed == 0
     bench.conditions.report()
     bench.left_info, bench.right_info = make_info(side='left'), make_info(side='right')
-    bench.offsets.rejections = list
+    bench.observer.rejections = list
     bench.process()
     assert bench.outcome()['published'] == 1
     assert bench.texts('input') == ''

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.node import StereoBpNode
+from stereo_bp_ros.observer import Pair
 from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros
@@ -78,7 +78,8 @@ def test_images_that_wait_to_be_measured_go(watched: Watched, end: str) -> None:
     assert node.trigger_activate().name == 'SUCCESS'
     pixels = np.zeros((24, 32), np.uint8)
     image = RawImage.from_array(pixels)
-    node._drift.offer(image, image, MatcherConfig(), None, Calibration(100, 0.1, 16, 16, 12), 1)
+    node._measuring.stop()
+    node._observer.offer(Pair(image, image, MatcherConfig(), time_s=1.0))
     kept = weakref.ref(pixels)
     del image, pixels
     gc.collect()

@@ -41,7 +41,7 @@ WRONGS = {
         '])))',
         'a parameter is refused', ': mixed, its disparity'),
     'rows are measured and not corrected': (
-        'from stereo_bp_ros.node.diagnostics.rows import OffsetMonitor as O; '
+        'from stereo_bp_ros.observer import PairObserver as O; '
         'O.correction = lambda *_: None',
         'the right camera drifts and is bumped', ': mixed, its disparity'),
     'drops are not counted': (

@@ -1,0 +1,165 @@
+"""Node, evaluation, match and Python make the same of the same pairs: bits, issues, rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros import StereoMatcher, StereoStream, files, preset_names
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import InputError
+from stereo_bp_ros.evaluation.method import Method
+from stereo_bp_ros.evaluation.runs import Evaluation
+from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.evaluation.sources import Pair
+from test.node.stand_ins import NOW, Bench, make_image, make_info
+
+W, H, HALF_SECOND = 320, 240, 500_000_000
+FIRST = Calibration(250.0, 0.3, 160.0, 160.0, H / 2)
+OTHER = dataclasses.replace(FIRST, focal_px=251.0)
+
+
+@functools.cache
+def street(lower_px: float) -> RoadSequence:
+    return RoadSequence(width=W, height=H, max_disparity=30, rate_hz=2, frames=12,
+                        misalignment=Misalignment(vertical_offset_px=lower_px))
+
+
+@functools.cache
+def drive() -> tuple[Pair, ...]:
+    """A bump from the fourth pair on, a frozen camera, exchanged images, another calibration."""
+    pairs = []
+    for number in range(12):
+        frame = street(0.0 if number < 3 else 1.5).frame(number)
+        left, right = frame.left, frame.right
+        if number == 6:
+            left = pairs[5].left
+        if number in (8, 9):
+            left, right = right, left
+        pairs.append(Pair(f'{number}', left, right, None, None,
+                          FIRST if number < 10 else OTHER, NOW + number * HALF_SECOND))
+    return tuple(pairs)
+
+
+Answer = tuple[np.ndarray | None, list[str], float]
+"""Disparity, or None of a pair that is rejected; issues; and rows that are undone."""
+
+
+def of_python(config: MatcherConfig) -> list[Answer]:
+    found: list[Answer] = []
+    with StereoStream(config) as stream:
+        for pair in drive():
+            try:
+                result = stream.add(pair.left, pair.right, stamp=1e-9 * (pair.stamp_ns or 0),
+                                    calibration=pair.calibration)
+                found.append((result.frame.disparity, sorted(map(str, result.issues)),
+                              result.corrected_px))
+            except InputError as error:
+                found.append((None, [error.reason.value], 0.0))
+    return found
+
+
+def of_evaluation(config: MatcherConfig) -> list[Answer]:
+    found: list[Answer] = []
+    with Evaluation({'own': config}, method=Method(1, own_range=True)) as evaluation:
+        for pair in drive():
+            try:
+                matched = evaluation.judge(pair)
+                found.append((matched.maps['own'][0], sorted(map(str, matched.result.findings)),
+                              matched.result.matchers['own'].row_correction_px or 0.0))
+            except InputError as error:
+                found.append((None, [error.reason.value], 0.0))
+    return found
+
+
+def of_node(config: MatcherConfig) -> list[Answer]:
+    bench = Bench(config, factory=StereoMatcher, measures_inline=True, min_valid_fraction=0.0)
+    found: list[Answer] = []
+    corrections: list[Any] = []
+    compute = bench.matcher_host.compute
+
+    def watched(*arguments: Any) -> Any:
+        corrections.append(arguments[-1])
+        return compute(*arguments)
+    bench.matcher_host.compute = watched                    # type: ignore[method-assign]
+    for pair in drive():
+        calibration, stamp = pair.calibration, pair.stamp_ns
+        assert calibration is not None
+        assert stamp is not None
+        bench.left_info, bench.right_info = (make_info(
+            side=side, width=W, height=H, focal=calibration.focal_px,
+            baseline=calibration.baseline_m, cx=calibration.cx_left) for side in (
+                'left', 'right'))
+        bench.now, published = stamp, len(bench.outputs.published)
+        bench.conditions.report()
+        bench.process(stamp, left=make_image(stamp, np.asarray(pair.left)),
+                      right=make_image(stamp, np.asarray(pair.right)))
+        if len(bench.outputs.published) == published:
+            found.append((None, [str(bench.texts('input').split(': ')[1])], 0.0))
+            continue
+        disparity = bench.outputs.published[-1][1].frame.disparity
+        correction = corrections[-1]
+        issues = [one.text for one in bench.conditions.active()
+                  if 'have the largest disparity' not in one.text]
+        found.append((disparity, sorted(issues),
+                      0.0 if correction is None else correction.largest(W, H)))
+    bench.matcher_host.release()
+    return found
+
+
+@pytest.mark.parametrize('preset', ['sad_fast', 'road_fast'])
+def test_node_evaluation_and_python_give_the_same_of_a_drive(preset: str) -> None:
+    config = MatcherConfig.preset(preset, backend='cpu', disparity_range=32, speckle_size=0,
+                                  row_correction='correct')
+    python, evaluation, node = of_python(config), of_evaluation(config), of_node(config)
+    for number, (one, *others) in enumerate(zip(python, evaluation, node, strict=True)):
+        for other in others:
+            assert other[1:] == one[1:], number
+            assert (other[0] is None) == (one[0] is None), number
+            if one[0] is not None:
+                np.testing.assert_array_equal(other[0], one[0], err_msg=str(number))
+    undone = [answer[2] for answer in python]
+    assert undone[:3] == [0.0] * 3
+    assert undone[7] == pytest.approx(1.5, abs=0.2)                     # the bump
+    assert any('image repeats' in text for text in python[6][1])
+    assert python[9][1] == ['exchanged images']
+    assert undone[10] == pytest.approx(1.5, abs=0.2)                    # begins anew
+
+
+@pytest.mark.parametrize('lower_px', [0.0, 1.5])
+def test_match_is_a_streams_first_pair_and_an_evaluation_of_one_without_a_stamp(
+        lower_px: float, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = street(lower_px).frame(0)
+    paths = [tmp_path / f'{side}.png' for side in ('left', 'right')]
+    for path, image in zip(paths, (frame.left, frame.right), strict=True):
+        files.write_image(path, image)
+    for preset in preset_names():
+        settings = ['--preset', preset, '--backend', 'cpu', '--set', 'disparity_range=32']
+        assert main(['match', *map(str, paths), *settings, '--json', '-o',
+                     str(tmp_path / 'match.npy')]) == 0
+        report = json.loads(capsys.readouterr().out)
+        config = MatcherConfig.preset(preset, backend='cpu', disparity_range=32)
+        with StereoStream(config) as stream:
+            first = stream.add(frame.left, frame.right, stamp=5.0)
+        with Evaluation({'own': config}, method=Method(1, own_range=True)) as evaluation:
+            matched = evaluation.judge(Pair('', frame.left, frame.right))
+        by_match = np.load(tmp_path / 'match.npy')
+        for frame_of, issues in ((first.frame.disparity, first.issues),
+                                 (matched.maps['own'][0], matched.result.findings)):
+            assert frame_of is not None
+            valid = ~np.isnan(by_match)
+            np.testing.assert_array_equal(frame_of[valid], by_match[valid], err_msg=preset)
+            assert [one.to_dict() for one in issues] == report['warnings'], preset
+        undone = matched.result.matchers['own'].row_correction_px or 0.0
+        assert first.corrected_px == undone, preset
+        assert bool(undone) == bool((report['rows'] or {}).get('undone')), preset
