@@ -39,6 +39,9 @@ FAST_DDS_PROFILE = CONFIG / 'fastdds_large_images.xml'
 
 RESPAWN_DELAY_S = 2.0
 
+#: As ROS writes them, in small letters or in capitals.
+LOG_LEVELS = ('debug', 'info', 'warn', 'error', 'fatal')
+
 OWN_ARGUMENTS = (
     DeclareLaunchArgument(
         'namespace', default_value='',
@@ -67,7 +70,7 @@ OWN_ARGUMENTS = (
         'cameras', default_value='',
         description='YAML file with a list of cameras: a node for each, with these arguments'),
     DeclareLaunchArgument(
-        'log_level', default_value='', choices=['', 'debug', 'info', 'warn', 'error', 'fatal'],
+        'log_level', default_value='', choices=['', *LOG_LEVELS, *map(str.upper, LOG_LEVELS)],
         description='least severity that is logged'),
     DeclareLaunchArgument(
         'view', default_value='', choices=['', 'rviz'],

@@ -16,7 +16,7 @@ FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 #: Seconds that an end may take.
 END_LIMIT = 5.0
 
-#: Status of a command that SIGINT has ended.
+#: Status of a command that SIGINT has ended, unless launch has started it.
 INTERRUPTED = 130
 
 #: How a process is started as a command of this package: by a name, or by ``python -m``.
@@ -59,8 +59,17 @@ def raise_interruptions() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def interrupted_status() -> int:
+    """Status of this process where SIGINT ends it.
+
+    A process with --ros-args, which launch writes behind every command, ends as nodes of ROS do:
+    with 0. launch would report the death of any other.
+    """
+    return 0 if '--ros-args' in sys.orig_argv else INTERRUPTED
+
+
 def _end_interrupted(number: int, frame: object) -> None:
-    os._exit(INTERRUPTED)
+    os._exit(interrupted_status())
 
 
 def open_standard_streams() -> None:

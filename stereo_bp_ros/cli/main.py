@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
-        return process.INTERRUPTED
+        return process.interrupted_status()
     except UsageError as error:
         program, message = error.program, str(error)
     except (StereoError, ValueError, OSError) as error:

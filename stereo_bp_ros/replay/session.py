@@ -306,7 +306,7 @@ def _play(options: list[str], directory: pathlib.Path, environment: Mapping[str,
             time.sleep(0.1)
         assert player.stdout is not None
         output = player.stdout.read()
-        if player.returncode:
+        if player.returncode or not output:     # one that was interrupted has none
             raise StereoError(f'the player ended with status {player.returncode}; see '
                               f'{directory / "player.log"}')
         sent: dict[str, Any] = json.loads(output)

@@ -74,6 +74,9 @@ def test_a_command_that_is_interrupted_while_it_imports_ends_without_a_word(
     command = (str(script),) if as_script else ('-m', f'stereo_bp_ros.{module}')
     done = interrupted(tmp_path, repository, library, *command, 'info')
     assert (done.returncode, done.stdout, done.stderr) == (process.INTERRUPTED, '', '')
+    # launch takes any other status than 0 for a death.
+    done = interrupted(tmp_path, repository, library, *command, 'info', '--ros-args')
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
 
 
 @pytest.mark.parametrize('name', ['application', 'stereo_bp_of_others'])

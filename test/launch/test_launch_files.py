@@ -64,7 +64,7 @@ def test_what_is_set_arrives(bench: Bench) -> None:
     file.write_text('/**:\n  ros__parameters:\n    disparity_range: 40\n    autostart: true\n')
     with bench.running(
             'stereo_bp.launch.py', 'namespace:=robot', 'name:=engine', f'params_file:={file}',
-            'preset:=road', 'use_sim_time:=true', 'autostart:=false', 'log_level:=debug',
+            'preset:=road', 'use_sim_time:=true', 'autostart:=false', 'log_level:=DEBUG',
             'stereo_algorithm:=0', 'uniqueness_ratio:=15',
             'left_namespace:=/front/left'):
         arguments, _ = bench.call('stereo_bp_node')
@@ -74,7 +74,7 @@ def test_what_is_set_arrives(bench: Bench) -> None:
         'left/image_rect': '/front/left/image_rect',
         'left/image_raw': '/front/left/image_raw',
         'left/camera_info': '/front/left/camera_info'}
-    assert arguments[arguments.index('--log-level') + 1] == 'debug'
+    assert arguments[arguments.index('--log-level') + 1] == 'DEBUG'
     assert files == [{'disparity_range': 40, 'autostart': True},
                      {'preset': 'road', 'use_sim_time': True, 'autostart': False,
                       'stereo_algorithm': 0, 'uniqueness_ratio': 15.0}]
@@ -307,6 +307,24 @@ def test_a_replay_ends_at_once_where_the_node_cannot_be_configured(bench: Bench,
         assert process.wait(LIMIT) == 1         # the player would wait longer for a subscriber
     assert 'stereo_bp replay: /robot/stereo_bp: configuring failed: ' in bench.log
     assert 'the player has ended with status 2' in bench.log
+
+
+@pytest.mark.parametrize(('arguments', 'begun'), [
+    (('output:=none', 'loop:=0'), 'pairs/s'), (('loop:=1000',), 'replay: playing')])
+def test_a_replay_that_is_interrupted_ends_without_a_death(
+        bench: Bench, arguments: tuple[str, ...], begun: str, monkeypatch: pytest.MonkeyPatch
+        ) -> None:
+    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
+    bench.install_real('stereo_bp', 'stereo_bp_ros.cli.main')
+    bag = recording(bench)
+    monkeypatch.chdir(bench.directory)
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={bag}', 'preset:=sad_fast',
+                       *arguments) as process:
+        bench.wait_for(begun)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(LIMIT) == 0
+    assert 'process has died' not in bench.log
+    assert bench.log.count('process has finished cleanly') == 2
 
 
 def test_an_unknown_argument_of_a_replay_is_said_once(bench: Bench) -> None:

@@ -6,6 +6,10 @@ import dataclasses
 import functools
 import itertools
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -13,11 +17,12 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, StereoError
+from stereo_bp_ros import Calibration, StereoError, process
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.replay.source import Event, open_source
 from test.cases import every
+from test.node.processes import LIMIT
 
 pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 import rclpy
@@ -221,6 +226,29 @@ def test_the_verb_publishes_at_the_time_of_publishing(folder, capsys, alone):
     assert len(steps) == 2
     assert np.allclose(steps, 1e8, atol=1e3)
     assert stamps['left'][0] > 1.7e18
+
+
+@pytest.mark.parametrize(('arguments', 'status'), [
+    ((), process.INTERRUPTED), (('--ros-args', '-r', '__ns:=/robot'), 0)])
+@pytest.mark.parametrize(('options', 'begun'), [
+    (('--loop', '0', '--wait', '0'), 'nobody subscribes to'),
+    (('--output', 'report'), 'waiting for a node')])
+def test_an_interrupted_replay_ends_with_0_where_launch_may_have_started_it(
+        folder, tmp_path, alone, options, begun, arguments, status):
+    """launch, which writes --ros-args behind every command, would report its death."""
+    child = subprocess.Popen(
+        [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'replay', str(folder), *options,
+         *arguments], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)})
+    try:
+        said = next(line for line in child.stderr if begun in line)
+        child.send_signal(signal.SIGINT)
+        rest = child.communicate(timeout=LIMIT)[1]
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == status, said + rest
+    assert 'Traceback' not in rest
 
 
 def test_a_source_that_breaks_off_is_reported_by_the_player():
