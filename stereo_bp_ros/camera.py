@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stereo_bp_ros.errors import InputError, InputReason
-from stereo_bp_ros.images import whole
+from stereo_bp_ros.arguments import check_fields, is_path, numbers_of, path_of, size_of, whole
+from stereo_bp_ros.atomic_files import PathLike
+from stereo_bp_ros.errors import InputError, InputReason, shown
 
 #: Bounds of the numbers of messages: the largest of float32, and its smallest of full precision.
 MAX_FLOAT32, MIN_FLOAT32 = (2 - 2**-23) * 2.0**127, 2.0**-126
@@ -61,28 +61,45 @@ class Calibration:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             if field.name == 'projections':
+                self._check_projections()
                 continue
             if field.name in ('width', 'height'):
                 object.__setattr__(self, field.name,
                                    whole(field.name, getattr(self, field.name), 0))
                 continue
-            value = float(getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
+            given = getattr(self, field.name)
+            try:
+                value = float(given)
+            except (TypeError, ValueError, OverflowError):
+                value = math.nan
             if not math.isfinite(value):
-                raise InputError(InputReason.BAD_CALIBRATION, f'{field.name} is {value}',
+                raise InputError(InputReason.BAD_CALIBRATION, f'{field.name} is {shown(given)}',
                                  'every calibration value must be a finite number')
+            object.__setattr__(self, field.name, value)
         if self.focal_px <= 0:
-            raise InputError(InputReason.BAD_CALIBRATION, f'focal length is {self.focal_px}',
-                             'it must be > 0 pixels')
+            raise InputError(InputReason.BAD_CALIBRATION, f'focal_px is {self.focal_px}',
+                             'the focal length must be > 0 pixels')
         if self.focal_y_px < 0:
             raise InputError(InputReason.BAD_CALIBRATION,
-                             f'vertical focal length is {self.focal_y_px}',
-                             'it must be > 0 pixels')
+                             f'focal_y_px is {self.focal_y_px}',
+                             'the vertical focal length must be > 0 pixels')
         object.__setattr__(self, 'focal_y_px', self.focal_y_px or self.focal_px)
         if self.baseline_m <= 0:
-            raise InputError(InputReason.ZERO_BASELINE, f'baseline is {self.baseline_m} m',
-                             'it must be > 0')
+            raise InputError(InputReason.ZERO_BASELINE, f'baseline_m is {self.baseline_m}',
+                             'the baseline must be > 0 m')
         self._check_float32()
+
+    def _check_projections(self) -> None:
+        if self.projections is None:
+            return
+        try:
+            left, right = self.projections
+        except (TypeError, ValueError):
+            raise InputError(
+                InputReason.BAD_CALIBRATION, f'projections is {shown(self.projections)}',
+                'it must be P of the left and of the right camera, or None') from None
+        object.__setattr__(self, 'projections', (
+            numbers_of('projections[0]', left, 12), numbers_of('projections[1]', right, 12)))
 
     def _check_float32(self) -> None:
         for name, value, least, most in (
@@ -131,8 +148,7 @@ class Calibration:
                          [0, 0, 1 / self.baseline_m, -self.shift / self.baseline_m]])
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], image: str | os.PathLike[str] | None = None
-                  ) -> Calibration:
+    def from_file(cls, path: PathLike, image: PathLike | None = None) -> Calibration:
         """Read a calibration; its content tells the format (``docs/reference/files.md``).
 
         A file of one camera (P_left.txt, left.yaml) is read with that of the other one beside it.
@@ -143,6 +159,9 @@ class Calibration:
             ``from_projections``; the text names the file.
         """
         from stereo_bp_ros import calibration_files  # not above: it loads OpenCV
+        path_of('path', path)
+        if image is not None:
+            path_of('image', image)
         return calibration_of_file(path, *calibration_files.read_projections(path, image))
 
     @classmethod
@@ -153,7 +172,7 @@ class Calibration:
         :raises InputError: as ``from_projections``.
         """
         from stereo_bp_ros import calibration_files  # not above: it loads OpenCV
-        numbers = _matrix('Q', q, 4)
+        numbers = numbers_of('q', q, 16)
         try:
             projections = calibration_files.projections_of_q(numbers)
         except ValueError as error:
@@ -173,7 +192,8 @@ class Calibration:
         :raises InputError: with the reason bad calibration (not finite, or all zero), zero
             baseline, swapped cameras (a baseline below 0), or vertical pair.
         """
-        left, right = _matrix('left P', left, 3), _matrix('right P', right, 3)
+        left, right = numbers_of('left P', left, 12), numbers_of('right P', right, 12)
+        size = size_of('size', size)
         for side, p in (('left', left), ('right', right)):
             if p[0] <= 0:
                 raise InputError(
@@ -203,7 +223,7 @@ class Calibration:
                    projections=(left, right))
 
 
-def calibration_of_file(path: str | os.PathLike[str], left: Sequence[float],
+def calibration_of_file(path: PathLike, left: Sequence[float],
                         right: Sequence[float], size: tuple[int, int] = (0, 0)) -> Calibration:
     """The calibration of projections that a file has.
 
@@ -215,32 +235,29 @@ def calibration_of_file(path: str | os.PathLike[str], left: Sequence[float],
         raise ValueError(f'calibration {path}: {error}') from error
 
 
-def _matrix(name: str, values: npt.ArrayLike, rows: int) -> list[float]:
-    """Numbers, row by row, of a matrix with 4 columns, or of what has them already.
+def calibration_of(calibration: Any) -> Calibration | None:
+    """A calibration as it is, or that of a file; None: there is none.
 
+    :raises InputError: bad calibration: it is none of these.
+    :raises ValueError: as ``Calibration.from_file``.
+    """
+    if calibration is None or isinstance(calibration, Calibration):
+        return calibration
+    if is_path(calibration):
+        return Calibration.from_file(calibration)
+    raise InputError(InputReason.BAD_CALIBRATION, f'calibration is {shown(calibration)}',
+                     'it must be a Calibration, or a path that Calibration.from_file reads')
+
+
+def check_camera_info(side: str, info: Any, more: str = '') -> None:
+    """Reject what is no ``sensor_msgs/CameraInfo``.
+
+    :param more: fields that are needed beside those of every image.
     :raises InputError: bad calibration.
     """
-    found = np.asarray(values, np.float64)
-    if found.ndim > 1 and found.shape != (rows, 4):
-        raise InputError(InputReason.BAD_CALIBRATION, f'{name} has the shape {found.shape}',
-                         f'it must be ({rows}, 4), or {4 * rows} numbers row by row')
-    numbers: list[float] = found.reshape(-1).tolist()
-    check_numbers(name, numbers, 4 * rows)
-    return numbers
-
-
-def check_numbers(name: str, values: Sequence[float], *counts: int) -> None:
-    """Refuse what is not so many finite numbers.
-
-    :raises InputError: bad calibration, with the name and the place of the first that is none.
-    """
-    if len(values) not in counts:
-        raise InputError(InputReason.BAD_CALIBRATION, f'{name} has {len(values)} values',
-                         'it must have ' + ' or '.join(map(str, counts)))
-    for index, value in enumerate(values):
-        if not math.isfinite(value):
-            raise InputError(InputReason.BAD_CALIBRATION, f'{name}[{index}] is {value:g}',
-                             'every calibration value must be a finite number')
+    check_fields(f'{side} camera_info', info, 'sensor_msgs/CameraInfo',
+                 InputReason.BAD_CALIBRATION, 'p width height binning_x binning_y roi.x_offset '
+                 f'roi.y_offset roi.width roi.height {more}')
 
 
 def projection(side: str, info: Any) -> tuple[float, ...]:
@@ -248,7 +265,8 @@ def projection(side: str, info: Any) -> tuple[float, ...]:
 
     :raises InputError: bad calibration.
     """
-    check_numbers(f'{side} P', info.p, 12)
+    check_camera_info(side, info)
+    numbers_of(f'{side} P', info.p, 12)
     _check_region(side, info)
     return in_image_pixels(info, info.p, 4)
 

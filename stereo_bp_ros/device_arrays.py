@@ -88,7 +88,7 @@ def is_exported(array: Any) -> bool:
     return hasattr(array, '__dlpack__') or hasattr(array, '__cuda_array_interface__')
 
 
-def located(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
+def located(array: Any, name: str = 'the array') -> np.ndarray[Any, Any] | DeviceArray:
     """An array of whatever library where it lies, never copied: on the host as NumPy's.
 
     :raises InputError: bad array, because its library does not tell, or it lies elsewhere.
@@ -105,7 +105,7 @@ def located(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
         else:
             if found is not None:
                 return found
-    raise InputError(InputReason.BAD_ARRAY, f'a {type(array).__name__}', reason)
+    raise InputError(InputReason.BAD_ARRAY, f'{name} is a {type(array).__name__}', reason)
 
 
 def _by_interface(array: Any) -> DeviceArray | None:

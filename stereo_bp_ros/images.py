@@ -6,15 +6,15 @@ No ROS package is imported: a message is read through its field names alone.
 from __future__ import annotations
 
 import dataclasses
-import operator
 import sys
 from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros import device_arrays
+from stereo_bp_ros.arguments import check_fields, is_path, whole
 from stereo_bp_ros.config.settings import did_you_mean
-from stereo_bp_ros.errors import InputError, InputReason, quoted, shown
+from stereo_bp_ros.errors import InputError, InputReason, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +103,7 @@ class RawImage:
     big_endian: bool = False
 
     def __post_init__(self) -> None:
-        known = ENCODINGS.get(self.encoding)
-        if known is None:
-            raise InputError(InputReason.UNKNOWN_ENCODING, quoted(self.encoding),
-                             'supported are ' + ', '.join(sorted(ENCODINGS))
-                             + did_you_mean(self.encoding, ENCODINGS))
+        known = _layout_of(self.encoding)
         for name in ('width', 'height'):
             object.__setattr__(self, name, whole(name, getattr(self, name), 1))
         object.__setattr__(self, 'step', whole('step', self.step, 0, InputReason.BAD_STEP))
@@ -124,8 +120,7 @@ class RawImage:
         # The last row need not be padded: cameras differ in whether they send its tail.
         rows = known.rows(self.height)
         needed = self.step * (rows - 1) + row_bytes
-        available = (self.data.extent if isinstance(self.data, device_arrays.DeviceArray)
-                     else memoryview(self.data).nbytes)
+        available = _bytes_of(self.data)
         if available < needed:
             raise InputError(InputReason.SHORT_DATA, f'{available} bytes of data',
                              f'{rows} rows of {self.step} bytes are {self.step * rows}')
@@ -166,6 +161,8 @@ class RawImage:
 
         :raises InputError: as the class.
         """
+        check_fields('message', message, 'sensor_msgs/Image', InputReason.BAD_ARRAY,
+                     'data height width step encoding is_bigendian')
         return cls(message.data, message.height, message.width, message.step,
                    str(message.encoding), bool(message.is_bigendian))
 
@@ -180,7 +177,15 @@ class RawImage:
 
         :raises InputError: bad array for any other dtype or shape, else as the class.
         """
-        array = np.asarray(array)
+        if array is None or is_path(array):
+            raise InputError(InputReason.BAD_ARRAY, f'the array is {shown(array)}',
+                             'the file was not read: give what cv2.imread returns, which is None '
+                             'where there is no such file or no image in it')
+        try:
+            array = np.asarray(array)
+        except ValueError:              # rows of different lengths
+            raise InputError(InputReason.BAD_ARRAY, f'the array is {shown(array)}',
+                             'it is no array of numbers') from None
         name, height = _meaning(array.dtype, array.shape, encoding)
         array = np.ascontiguousarray(array)
         return cls(array.reshape(-1).view(np.uint8), height, array.shape[1],
@@ -206,56 +211,67 @@ class RawImage:
         return cls(found, height, found.shape[1], step, name, _is_big_endian(found.dtype))
 
 
-def whole(name: str, value: Any, least: int, reason: InputReason = InputReason.BAD_SIZE) -> int:
-    """A size that comes from outside, as a whole number of Python.
-
-    Plans and maps are cached by sizes. 741.0 and True are equal to whole numbers and would be
-    found there; NumPy's numbers of few bits overflow in what is computed of them.
-
-    :raises InputError: names the number, its value and the limit.
-    """
-    try:
-        found = operator.index(value)
-    except TypeError:
-        found = -1
-    if found < least or isinstance(value, bool):
-        raise InputError(reason, f'{name} is {shown(value)}',
-                         f'it must be a whole number of at least {least}')
-    return found
-
-
-def as_raw(image: Any, encoding: str | None = None) -> RawImage:
+def image_of(name: str, image: Any, encoding: str | None = None) -> RawImage:
     """A RawImage as it is, or an array of any library with the meaning that ``encoding`` names.
 
-    :raises InputError: as ``RawImage.from_array`` and ``from_dlpack``.
+    :raises InputError: as ``RawImage.from_array`` and ``from_dlpack``, naming the argument.
     """
     if isinstance(image, RawImage):
         return image
     is_exported = device_arrays.is_exported(image)
-    return (RawImage.from_dlpack if is_exported else RawImage.from_array)(image, encoding)
+    try:
+        return (RawImage.from_dlpack if is_exported else RawImage.from_array)(image, encoding)
+    except InputError as error:
+        raise InputError(error.reason, f'{name}: {error.value}', error.limit) from error
+
+
+def _layout_of(encoding: Any) -> Encoding:
+    """:raises InputError: unknown encoding."""
+    if not isinstance(encoding, str) or encoding not in ENCODINGS:
+        raise InputError(InputReason.UNKNOWN_ENCODING, shown(encoding),
+                         'supported are ' + ', '.join(sorted(ENCODINGS))
+                         + did_you_mean(str(encoding), ENCODINGS))
+    return ENCODINGS[encoding]
+
+
+def _bytes_of(data: Any) -> int:
+    """How many bytes data have.
+
+    :raises InputError: bad array, because they are none, or not one after the other.
+    """
+    if isinstance(data, device_arrays.DeviceArray):
+        return data.extent
+    try:
+        view = memoryview(data)
+    except TypeError:
+        view = None
+    if view is None or not view.c_contiguous:
+        raise InputError(InputReason.BAD_ARRAY, f'data is {shown(data)}',
+                         'it must be bytes, or a C-contiguous array of them')
+    return view.nbytes
 
 
 def _meaning(dtype: np.dtype[Any], shape: tuple[int, ...], encoding: str | None
              ) -> tuple[str, int]:
     """Name of the encoding of an array, and the height of the image.
 
-    :raises InputError: bad array.
+    :raises InputError: bad array, or unknown encoding.
     """
     default = {(np.dtype(np.uint8), 1): 'mono8', (np.dtype(np.uint16), 1): 'mono16',
                (np.dtype(np.uint8), 2): 'yuv422', (np.dtype(np.uint8), 3): 'rgb8',
                (np.dtype(np.uint8), 4): 'rgba8'}
     channels = 1 if len(shape) == 2 else shape[-1] if len(shape) == 3 else 0
     native = dtype.newbyteorder('=')
-    name = encoding or default.get((native, channels))
-    known = ENCODINGS.get(name or '')
-    if name is None or not channels or (known is not None and (
+    name = default.get((native, channels)) if encoding is None else encoding
+    known = None if name is None else _layout_of(name)
+    if name is None or known is None or not channels or (
             known.channels != channels or known.bits != 8 * native.itemsize
-            or native.kind != 'u')):
+            or native.kind != 'u'):
         raise InputError(InputReason.BAD_ARRAY, f'array of {dtype} {shape}',
-                         f'{encoding or "an image"} needs uint8 H x W, uint16 H x W or '
+                         f'{name or "an image"} needs uint8 H x W, uint16 H x W or '
                          'uint8 H x W x 2, 3 or 4')
     height = shape[0]
-    if known is not None and known.chroma_rows:
+    if known.chroma_rows:
         height = 2 * shape[0] // (2 + known.chroma_rows)
         if known.rows(height) != shape[0]:
             raise InputError(InputReason.BAD_ARRAY, f'array of {dtype} {shape}',

@@ -8,19 +8,24 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy.typing as npt
+
 from stereo_bp_ros import device_arrays, engines, geometry
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.arguments import choice_of, size_of, whole
+from stereo_bp_ros.atomic_files import PathLike
+from stereo_bp_ros.camera import Calibration, calibration_of
 from stereo_bp_ros.checks import check_fixed_point, check_rectification
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO, NONE
+from stereo_bp_ros.config.matcher import is_of_presets
 from stereo_bp_ros.engines.current import CurrentEngine
 from stereo_bp_ros.entrance import Entrance
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason
-from stereo_bp_ros.images import as_raw, check_pair, whole
+from stereo_bp_ros.images import check_pair, image_of
 from stereo_bp_ros.opencv_interface import OpenCvStereoMatcher
 from stereo_bp_ros.partitions import Partitioning
 from stereo_bp_ros.pending import Pending
-from stereo_bp_ros.rectification import Rectification, RightWarp
+from stereo_bp_ros.rectification import Rectification, RightWarp, rectification_of
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame, output_arrays
 
 #: A RawImage, or an array of NumPy or of any library that has DLPack or the CUDA array interface.
@@ -62,15 +67,15 @@ class StereoMatcher:
                  size: tuple[int, int] | None = None, **settings: Any) -> None:
         if config is not None and preset is not None:
             raise ConfigError('preset', preset, f'config is {config!r}: give one of the two')
-        if concurrent not in ('raise', 'wait'):
-            raise ConfigError('concurrent', concurrent, 'must be one of raise, wait')
-        name = config if isinstance(config, str) else preset or NONE
+        choice_of('concurrent', concurrent, ('raise', 'wait'))
+        if config is None:
+            config = NONE if preset is None else preset
+        if size is not None:
+            size = size_of('size', size, 1)
+            if not isinstance(config, str) or config != AUTO:
+                raise ConfigError('size', size, f'only the preset {AUTO} takes it')
         changes = settings if backend is None else {**settings, 'backend': backend}
-        if name == AUTO or size is not None:
-            name = _best_preset(name, size, changes)
-        self._current = CurrentEngine(
-            config.replace(**changes) if isinstance(config, MatcherConfig)
-            else MatcherConfig.preset(name, **changes))
+        self._current = CurrentEngine(config_of(config, size, changes))
         self._warp: RightWarp | None = None
         # Rectification of the latest frame, and the size of its rectified images.
         self._rectified: tuple[Rectification | None, int, int] | None = None
@@ -134,7 +139,7 @@ class StereoMatcher:
         return self._current.compile_time
 
     def prepare(self, width: int = 0, height: int = 0,
-                calibration: Calibration | None = None) -> float:
+                calibration: Calibration | PathLike | None = None) -> float:
         """Compile, and allocate for images of this size where it is given; returns seconds.
 
         Afterwards no frame of this size compiles or allocates anything, unless its calibration
@@ -150,26 +155,33 @@ class StereoMatcher:
             raise InputError(InputReason.BAD_SIZE, f'{width} x {height}',
                              'give width and height, or neither')
         with self._entrance:
-            self._current.prepare(width, height, calibration)
+            self._current.prepare(width, height, calibration_of(calibration))
         return time.perf_counter() - start
 
-    def reconfigure(self, config: MatcherConfig, calibration: Calibration | None = None) -> bool:
+    def reconfigure(self, config: MatcherConfig | str,
+                    calibration: Calibration | PathLike | None = None) -> bool:
         """Use another configuration from the next frame on.
 
         Returns True where a new engine was needed. The new engine compiles and is allocated
         here, beside the old one, or after it where the memory allowed does not hold both. When
         that fails the old configuration stays.
 
+        :param config: or the name of a preset: what presets do not set, as ``backend``, stays.
+            'auto' needs a frame before it.
         :param calibration: of the frames to come; None = the latest one.
         :raises StereoError: the new configuration cannot run here or does not fit.
         """
         with self._entrance:
-            is_new = self._current.reconfigure(config, calibration)
+            if not isinstance(config, MatcherConfig):
+                config = config_of(config, self.size, {
+                    name: value for name, value in self.config.to_mapping().items()
+                    if not is_of_presets(name)})
+            is_new = self._current.reconfigure(config, calibration_of(calibration))
             if config.row_correction != 'correct':
                 self._warp = None
             return is_new
 
-    def correct_rows(self, homography: Sequence[float] | None) -> None:
+    def correct_rows(self, homography: npt.ArrayLike | None) -> None:
         """Correct the right image by a homography from the next frame on, until another one comes.
 
         It is that of an error of the right camera, and close to the identity. The right image is
@@ -181,10 +193,10 @@ class StereoMatcher:
         Any thread may call this. Its maps are computed here once a frame has told what images
         there are, else in the next frame.
 
-        :param homography: 3 x 3, row by row: from a pixel (x, y, 1) of the corrected right
-            rectified image, as large as that is before ``downscale``, to its place in the right
-            rectified image, and then what ``RightWarp`` may have; None = no correction, which
-            costs nothing.
+        :param homography: 3 x 3, or its 9 numbers row by row: from a pixel (x, y, 1) of the
+            corrected right rectified image, as large as that is before ``downscale``, to its
+            place in the right rectified image. 12 numbers: and then what ``RightWarp`` may have;
+            None = no correction, which costs nothing.
         :raises ConfigError: the setting ``row_correction`` is not 'correct'.
         :raises InputError: bad calibration: not 9 or 12 finite numbers, or it moves a corner of
             the image by more than ``rectification.MAX_WARP``. The earlier correction stays. Before
@@ -203,9 +215,10 @@ class StereoMatcher:
             warp.prepare(*latest)
         self._warp = warp
 
-    def compute(self, left: Image, right: Image, *, calibration: Calibration | None = None,
-                rectification: Rectification | None = None,
-                outputs: Sequence[str] = ('disparity',),
+    def compute(self, left: Image, right: Image, *,
+                calibration: Calibration | PathLike | None = None,
+                rectification: Rectification | PathLike | None = None,
+                outputs: Sequence[str] | str = ('disparity',),
                 out: Mapping[str, Any] | None = None, stream: Any = None,
                 encoding: str | None = None) -> DisparityFrame:
         """Match one rectified pair, or with the setting ``rectify`` a raw one.
@@ -220,29 +233,34 @@ class StereoMatcher:
             or another encoding of ``RawImage.from_array``.
         :param calibration: shifts disparities by ``cx_left - cx_right`` (unless the setting
             pre_adjust_disparity is false); depth needs it, and ``min_depth`` ends the search by
-            it. None = that of the rectification.
-        :param rectification: of raw images; its maps are computed when another one comes.
-        :param outputs: names of ``types.OUTPUTS``; only these are computed.
+            it. None = that of the rectification. A path is read by ``Calibration.from_file``,
+            here and in every call.
+        :param rectification: of raw images, or a path for ``Rectification.from_file``; its maps
+            are computed when another one comes.
+        :param outputs: names of ``types.OUTPUTS``, or one; only these are computed.
         :param out: name to the caller's C-contiguous array to fill, of the shape and type that
             ``types.OUTPUTS`` says for the size of the rectified images; without it arrays are
             fresh, NumPy's, and the caller's.
         :param stream: on which arrays on the device are made, or were used last: CUDA's handle,
             or a stream of PyTorch or CuPy. None = the default stream. The frame waits for what
             it holds by now.
-        :raises ConfigError: ``fixed_disparity`` of a range that 16 bits do not hold, or a
-            calibration with which ``min_depth`` is out of reach.
-        :raises InputError: an image, the calibration or an array of ``out`` is rejected.
+        :raises ConfigError: ``fixed_disparity`` of a range that 16 bits do not hold, a
+            calibration with which ``min_depth`` is out of reach, or no such output.
+        :raises InputError: an image, the calibration or an array of ``out`` is rejected; an
+            image that is None says that its file was not read.
+        :raises ValueError: as ``from_file``.
         :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
         :raises RuntimeError: the matcher was entered from two threads at once (without
             ``concurrent='wait'``), or is closed.
         """
         with self._entrance:
-            return self._compute(left, right, calibration, rectification, outputs, out or {},
+            return self._compute(left, right, calibration, rectification, outputs, out,
                                  stream, encoding)
 
-    def submit(self, left: Image, right: Image, *, calibration: Calibration | None = None,
-               rectification: Rectification | None = None,
-               outputs: Sequence[str] = ('disparity',),
+    def submit(self, left: Image, right: Image, *,
+               calibration: Calibration | PathLike | None = None,
+               rectification: Rectification | PathLike | None = None,
+               outputs: Sequence[str] | str = ('disparity',),
                out: Mapping[str, Any] | None = None, stream: Any = None,
                encoding: str | None = None) -> Pending:
         """As ``compute``, without waiting for the result.
@@ -258,7 +276,7 @@ class StereoMatcher:
         try:
             # Raises once the matcher is closed, which may have happened during the wait.
             future = self._worker.submit(self._compute_submitted, left, right, calibration,
-                                         rectification, outputs, out or {}, stream, encoding)
+                                         rectification, outputs, out, stream, encoding)
         except BaseException:
             self._slots.release()
             self._entrance.check_open()
@@ -300,13 +318,19 @@ class StereoMatcher:
         finally:
             self._entrance.release()
 
-    def _compute(self, left: Image, right: Image, calibration: Calibration | None,
-                 rectification: Rectification | None, outputs: Sequence[str],
-                 out: Mapping[str, Any], stream: Any, encoding: str | None) -> DisparityFrame:
+    def _compute(self, left: Image, right: Image, calibration: Calibration | PathLike | None,
+                 rectification: Rectification | PathLike | None, outputs: Sequence[str] | str,
+                 out: Mapping[str, Any] | None, stream: Any, encoding: str | None
+                 ) -> DisparityFrame:
         config = self.config
-        left, right = as_raw(left, encoding), as_raw(right, encoding)
+        out = {} if out is None else out
+        left, right = image_of('left', left, encoding), image_of('right', right, encoding)
         check_pair(left, right, config.max_image_width, config.max_image_height)
         width, height = geometry.rectified_size(config, left.width, left.height)
+        calibration = calibration_of(calibration)
+        rectification = rectification_of(
+            rectification, (left.width, left.height),
+            (config.rectified_width, config.rectified_height))
         check_rectification(config, rectification, left.width, left.height)
         if rectification is not None and calibration is None:
             calibration = rectification.calibration
@@ -343,19 +367,22 @@ class StereoMatcher:
             timings=timings, backend=self.backend)
 
 
-def _best_preset(name: str, size: tuple[int, int] | None, settings: Mapping[str, Any]) -> str:
-    """What 'auto' is for images of a size.
+def config_of(config: Any, size: tuple[int, int] | None, settings: Mapping[str, Any]
+              ) -> MatcherConfig:
+    """A configuration, or that of a preset by its name, with some settings.
 
-    :raises ConfigError: the size is missing or no pair, or another preset is asked for.
-    :raises InputError: the size is not of whole numbers.
+    :param size: width and height of the images, pixels, for 'auto'; None: not known.
+    :raises ConfigError: it is neither, or a setting is rejected.
     """
-    if size is None:
-        raise ConfigError('preset', name, 'what is best depends on the images: '
-                          "StereoMatcher(preset='auto', size=(width, height))")
-    if name != AUTO:
-        raise ConfigError('size', size, f'only the preset {AUTO} takes it')
-    if not isinstance(size, Sequence) or len(size) != 2:
-        raise ConfigError('size', size, 'must be (width, height)')
-    width, height = (whole(f'size[{i}]', value, 1) for i, value in enumerate(size))
-    machine = {key: settings[key] for key in engines.OF_MACHINE if key in settings}
-    return engines.best_preset(MatcherConfig.from_mapping(machine), width, height)[0]
+    if isinstance(config, MatcherConfig):
+        return config.replace(**settings)
+    if not isinstance(config, str):
+        raise ConfigError('config', config, "must be a MatcherConfig, or a preset's name, which "
+                          'preset_names() gives')
+    if config == AUTO:
+        if size is None:
+            raise ConfigError('preset', config, 'what is best depends on the images: '
+                              "StereoMatcher(preset='auto', size=(width, height))")
+        machine = {key: settings[key] for key in engines.OF_MACHINE if key in settings}
+        config, _ = engines.best_preset(MatcherConfig.from_mapping(machine), *size)
+    return MatcherConfig.preset(config, **settings)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.types import DisparityFrame
 
 #: What follows get or set in OpenCV's names, and the setting that it is.
@@ -60,6 +62,8 @@ class OpenCvStereoMatcher:
     """
 
     def __init__(self, matcher: Matcher) -> None:
+        if not isinstance(getattr(matcher, 'config', None), MatcherConfig):
+            raise ConfigError('matcher', matcher, 'must be a StereoMatcher: use its as_opencv()')
         self._matcher = matcher
         self._config = matcher.config
 
@@ -76,7 +80,7 @@ class OpenCvStereoMatcher:
         if self._config != self._matcher.config:
             self._matcher.reconfigure(self._config)
         frame = self._matcher.compute(
-            left, right, encoding='bgr8' if np.ndim(left) == 3 else None,
+            left, right, encoding='bgr8' if getattr(left, 'ndim', 2) == 3 else None,
             outputs=('fixed_disparity',),
             out=None if disparity is None else {'fixed_disparity': disparity})
         assert frame.fixed_disparity is not None
@@ -95,8 +99,8 @@ class OpenCvStereoMatcher:
             return lambda: getattr(self._config, SETTINGS[word])
 
         def change(value: float) -> None:
-            if word == 'Disp12MaxDiff':         # OpenCV's -1 is off
-                value = max(0, value)
+            if word == 'Disp12MaxDiff' and isinstance(value, numbers.Real):
+                value = max(0, value)           # OpenCV's -1 is off
             self._config = self._config.replace(**{SETTINGS[word]: value})
         return change
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 
+from stereo_bp_ros.arguments import seconds_of
 from stereo_bp_ros.types import DisparityFrame
 
 
@@ -24,8 +25,10 @@ class Pending:
         """Wait for the frame, at most ``timeout`` seconds.
 
         :raises TimeoutError: the frame is not there yet.
-        :raises StereoError: what computing it raised.
+        :raises StereoError: what computing it raised, or ``timeout`` is no number.
         """
+        if timeout is not None:
+            timeout = seconds_of('timeout', timeout)
         try:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError as error:

@@ -8,21 +8,31 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from stereo_bp_ros.arguments import (
+    array_of,
+    choice_of,
+    is_path,
+    numbers_of,
+    path_of,
+    size_of,
+    whole,
+)
+from stereo_bp_ros.atomic_files import PathLike
 from stereo_bp_ros.camera import (
     Calibration,
-    check_numbers,
+    check_camera_info,
     image_size,
     in_image_pixels,
     projection,
 )
-from stereo_bp_ros.errors import InputError, InputReason, quoted
-from stereo_bp_ros.images import RawImage, whole
+from stereo_bp_ros.errors import InputError, InputReason, quoted, shown
+from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.stamps import SIDES
 
 #: How many coefficients each distortion model of ROS may have; none = no distortion.
@@ -64,8 +74,9 @@ class RawCamera:
 
     def __post_init__(self) -> None:
         for name in ('d', 'k', 'r', 'p'):
-            values = np.asarray(getattr(self, name), np.float64).reshape(-1).tolist()
+            values = array_of(name, getattr(self, name)).reshape(-1).tolist()
             object.__setattr__(self, name, tuple(values))
+        object.__setattr__(self, 'model', str(self.model))
         if not any(self.r):
             object.__setattr__(self, 'r', IDENTITY)
 
@@ -75,8 +86,9 @@ class RawCamera:
 
         :raises InputError: bad calibration.
         """
-        check_numbers(f'{side} K', info.k, 9)
-        return cls(str(info.distortion_model), info.d, in_image_pixels(info, info.k, 3), info.r,
+        check_camera_info(side, info, 'distortion_model d k r')
+        numbers_of(f'{side} K', info.k, 9)
+        return cls(info.distortion_model, info.d, in_image_pixels(info, info.k, 3), info.r,
                    projection(side, info))
 
     def check(self, side: str) -> None:
@@ -91,7 +103,7 @@ class RawCamera:
                 'rectify needs one of ' + ', '.join(COEFFICIENTS))
         for name, values, known in (('D', self.d, counts), ('K', self.k, (9,)),
                                     ('R', self.r, (9,)), ('P', self.p, (12,))):
-            check_numbers(f'{side} {name}', values, *known)
+            numbers_of(f'{side} {name}', values, *known)
         for name, values, index in (('K', self.k, 0), ('K', self.k, 4), ('P', self.p, 0),
                                     ('P', self.p, 5)):
             if values[index] <= 0:
@@ -104,29 +116,34 @@ class RawCamera:
             raise InputError(InputReason.BAD_CALIBRATION, f'{side} R is {list(self.r)}',
                              'it must be a rotation, or all 0 for none')
 
-    def maps(self, width: int, height: int, warp: Sequence[float] = IDENTITY) -> Maps:
+    def maps(self, width: int, height: int, warp: npt.ArrayLike = IDENTITY) -> Maps:
         """OpenCV's fixed-point maps for rectified images of this size, as ``cv2.remap`` has them.
 
         :param warp: what is applied to rectified pixels first, as of ``RightWarp``.
         :returns: int16 H x W x 2, column and row of the raw pixel up and left of where a
             rectified pixel lies; uint16 H x W, how far: 32nds of a pixel to the right + 32 x
             those downwards.
+        :raises InputError: as ``check`` and ``RightWarp``; bad size.
         """
         import cv2  # not above: importing the package is quick without it
 
+        width, height = whole('width', width, 1), whole('height', height, 1)
+        numbers = numbers_of('warp', warp, 9, 12)
+        _check_warp(numbers, width, height)
+        self.check('camera')
         k, r = np.reshape(self.k, (3, 3)), np.reshape(self.r, (3, 3))
         p, d = np.reshape(self.p, (3, 4))[:, :3], np.array(self.d)
         # OpenCV inverts P R: any 3 x 3 matrix may stand for P.
-        p = np.linalg.inv(np.reshape(warp[:9], (3, 3))) @ p
+        p = np.linalg.inv(np.reshape(numbers[:9], (3, 3))) @ p
         model: Any = cv2
         if self.model == 'equidistant':
             model, d = cv2.fisheye, d if self.d else np.zeros(4)
-        if len(warp) == 9:
+        if len(numbers) == 9:
             return model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_16SC2)
         enough = max(2, height)     # rows, for a step from one to the next
         columns, lines = model.initUndistortRectifyMap(
             k, d, r, p, (width, enough), cv2.CV_32FC1)
-        rows = _keystone_rows(warp, np.arange(width, dtype=np.float32),
+        rows = _keystone_rows(numbers, np.arange(width, dtype=np.float32),
                               np.arange(enough, dtype=np.float32)[:, None])
         # The maps are smooth, and these rows few: to first order.
         for one in (columns, lines):
@@ -168,7 +185,10 @@ class Rectification:
                 f'{self.rectified_width} x {self.rectified_height}',
                 f'sides may have 1 to {MAX_SIDE} pixels')
         for side in SIDES:
-            self.camera(side).check(side)
+            if not isinstance(camera := self.camera(side), RawCamera):
+                raise InputError(InputReason.BAD_CALIBRATION, f'{side} is {shown(camera)}',
+                                 'it must be a RawCamera')
+            camera.check(side)
         # What is said of the rectified images is refused now, not in the middle of a frame.
         _ = self.calibration
 
@@ -180,6 +200,8 @@ class Rectification:
         :param rectified_width, rectified_height: as of the class.
         :raises InputError: size mismatch, or as the class.
         """
+        for side, info in zip(SIDES, (left, right), strict=True):
+            check_camera_info(side, info)
         size = image_size(left)
         if image_size(right) != size:
             raise InputError(InputReason.SIZE_MISMATCH, 'camera_info describes images of '
@@ -190,7 +212,7 @@ class Rectification:
                    rectified_height)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], size: tuple[int, int] = (0, 0),
+    def from_file(cls, path: PathLike, size: tuple[int, int] = (0, 0),
                   rectified_width: int = 0, rectified_height: int = 0) -> Rectification:
         """Read D, K, R and P of both cameras in any format of ``docs/reference/files.md``.
 
@@ -202,7 +224,10 @@ class Rectification:
             text names the file.
         """
         from stereo_bp_ros import rectification_files  # not above: it loads OpenCV
-        cameras = rectification_files.read_cameras(path)
+        size = size_of('size', size)
+        rectified_width = whole('rectified_width', rectified_width, 0)
+        rectified_height = whole('rectified_height', rectified_height, 0)
+        cameras = rectification_files.read_cameras(path_of('path', path))
         sizes = {camera.size for camera in cameras} - {(0, 0)} or {size}
         if len(sizes) > 1 or sizes == {(0, 0)}:
             told = ' and '.join('{} x {}'.format(*one) for one in sorted(sizes - {(0, 0)}))
@@ -216,7 +241,7 @@ class Rectification:
 
     def camera(self, side: str) -> RawCamera:
         """The camera of a side, 'left' or 'right'."""
-        return self.left if side == 'left' else self.right
+        return self.left if choice_of('side', side, SIDES) == 'left' else self.right
 
     @functools.cached_property
     def calibration(self) -> Calibration:
@@ -225,7 +250,7 @@ class Rectification:
             self.projection('left'), self.projection('right'),
             (self.rectified_width, self.rectified_height))
 
-    def maps(self, side: str, warp: Sequence[float] = IDENTITY) -> Maps:
+    def maps(self, side: str, warp: npt.ArrayLike = IDENTITY) -> Maps:
         """Where the pixels of the rectified image of a side lie in its raw image.
 
         :param warp: what is applied to rectified pixels first, as of ``RightWarp``.
@@ -240,6 +265,22 @@ class Rectification:
         scales = (self.rectified_width / self.width, self.rectified_height / self.height, 1.0)
         p = np.reshape(self.camera(side).p, (3, 4)) * np.array(scales)[:, None]
         return tuple(p.reshape(-1).tolist())
+
+
+def rectification_of(rectification: Any, size: tuple[int, int], rectified_size: tuple[int, int]
+                     ) -> Rectification | None:
+    """A rectification as it is, or that of a file; None: there is none.
+
+    :param size, rectified_size: of the images, as ``Rectification.from_file`` takes them.
+    :raises InputError: bad calibration: it is none of these.
+    :raises ValueError: as ``Rectification.from_file``.
+    """
+    if rectification is None or isinstance(rectification, Rectification):
+        return rectification
+    if is_path(rectification):
+        return Rectification.from_file(rectification, size, *rectified_size)
+    raise InputError(InputReason.BAD_CALIBRATION, f'rectification is {shown(rectification)}',
+                     'it must be a Rectification, or a path that Rectification.from_file reads')
 
 
 def remapped(image: RawImage, maps: Maps) -> np.ndarray:
@@ -268,9 +309,8 @@ class RightWarp:
     #: The camera of an image that is rectified already.
     CAMERA = RawCamera('plumb_bob', (), IDENTITY, IDENTITY, (1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0))
 
-    def __init__(self, numbers: Sequence[float]) -> None:
-        check_numbers('the homography', numbers, 9, 12)
-        self.numbers = tuple(map(float, numbers))
+    def __init__(self, numbers: npt.ArrayLike) -> None:
+        self.numbers = tuple(numbers_of('homography', numbers, 9, 12))
         self._prepared: tuple[Rectification | None, int, int] | None = None
         self._maps: Maps
 
@@ -293,30 +333,31 @@ class RightWarp:
         wanted = rectification, width, height
         if wanted == self._prepared:
             return
-        self._check(width, height)
+        maps = (self.CAMERA.maps(width, height, self.numbers) if rectification is None
+                else rectification.maps('right', self.numbers))
         self._prepared = None       # while the maps are those of others
-        self._maps = (self.CAMERA.maps(width, height, self.numbers) if rectification is None
-                      else rectification.maps('right', self.numbers))
-        self._prepared = wanted
+        self._maps, self._prepared = maps, wanted
 
-    def _check(self, width: int, height: int) -> None:
-        if max(width, height) > MAX_SIDE:
-            raise InputError(InputReason.TOO_LARGE, f'{width} x {height} to be warped',
-                             f'sides may have at most {MAX_SIDE} pixels')
-        corners = np.array([(x, y, 1.0) for x in (0, width - 1) for y in (0, height - 1)])
-        homography = np.reshape(self.numbers[:9], (3, 3))
-        x, y, scale = (corners @ homography.T).T
-        if scale.min() > 0 and np.linalg.det(homography) > 0:
-            rows = _keystone_rows(self.numbers, corners[:, 0], corners[:, 1])
-            moved = float(np.hypot(x / scale - corners[:, 0],
-                                   y / scale + rows - corners[:, 1]).max())
-            if moved <= MAX_WARP:
-                return
-            text = f'moves a corner by {moved:.1f} pixels'
-        else:
-            text = 'cannot be inverted or turns the image over'
-        raise InputError(InputReason.BAD_CALIBRATION, f'the homography {text}',
-                         f'it may be {MAX_WARP:g} pixels')
+
+def _check_warp(warp: Sequence[float], width: int, height: int) -> None:
+    """:raises InputError: as ``RightWarp.prepare``."""
+    if max(width, height) > MAX_SIDE:
+        raise InputError(InputReason.TOO_LARGE, f'{width} x {height} to be warped',
+                         f'sides may have at most {MAX_SIDE} pixels')
+    corners = np.array([(x, y, 1.0) for x in (0, width - 1) for y in (0, height - 1)])
+    homography = np.reshape(warp[:9], (3, 3))
+    x, y, scale = (corners @ homography.T).T
+    if scale.min() > 0 and np.linalg.det(homography) > 0:
+        rows = _keystone_rows(warp, corners[:, 0], corners[:, 1])
+        moved = float(np.hypot(x / scale - corners[:, 0],
+                               y / scale + rows - corners[:, 1]).max())
+        if moved <= MAX_WARP:
+            return
+        text = f'moves a corner by {moved:.1f} pixels'
+    else:
+        text = 'cannot be inverted or turns the image over'
+    raise InputError(InputReason.BAD_CALIBRATION, f'the homography (warp) {text}',
+                     f'it may be {MAX_WARP:g} pixels')
 
 
 def _keystone_rows(warp: Sequence[float], x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stereo_bp_ros import checks, device_arrays, geometry
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.arguments import choice_of, seconds_of
+from stereo_bp_ros.atomic_files import PathLike
+from stereo_bp_ros.camera import Calibration, calibration_of
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
-from stereo_bp_ros.errors import ConfigError, InputError, InputReason
+from stereo_bp_ros.config.settings import unknown_setting
+from stereo_bp_ros.errors import InputError, InputReason
 from stereo_bp_ros.findings import Finding, believe
-from stereo_bp_ros.images import as_raw, check_pair
-from stereo_bp_ros.matcher import Image, StereoMatcher
+from stereo_bp_ros.images import check_pair, image_of
+from stereo_bp_ros.matcher import Image, StereoMatcher, config_of
 from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import DisparityFrame
 
@@ -65,28 +67,27 @@ class StereoStream:
     """
 
     def __init__(self, config: MatcherConfig | str = AUTO, *,
-                 calibration: (Calibration | Rectification | str | os.PathLike[str] | None) = None,
+                 calibration: Calibration | Rectification | PathLike | None = None,
                  measuring: str = 'inline', **settings: Any) -> None:
         # Not above: importing the package is quick without OpenCV.
         from stereo_bp_ros.observer import PairObserver
-        if measuring not in MEASURING:
-            raise ConfigError('measuring', measuring, f'must be one of {", ".join(MEASURING)}')
-        if isinstance(calibration, str | os.PathLike):
-            calibration = Calibration.from_file(calibration)
+        choice_of('measuring', measuring, MEASURING)
         self._rectification = calibration if isinstance(calibration, Rectification) else None
         self._calibration = (calibration.calibration if isinstance(calibration, Rectification)
-                             else calibration)
+                             else calibration_of(calibration))
         if self._rectification is not None:
             settings = {'rectify': True, **settings}
-        self._given, self._settings = config, settings
+        self._settings = settings
         self._matcher: StereoMatcher | None = None
-        if config != AUTO:
+        if not isinstance(config, str) or config != AUTO:
             self._matcher = StereoMatcher(config, **settings)
+        else:
+            _check_settings(settings)
         self._observer = PairObserver()
         self._measuring = measuring
         self._thread = ThreadPoolExecutor(1, 'stereo_bp_observer')
         self._measured: Future[bool] | None = None
-        self._pair: Pair
+        self._pair: Pair | None = None
 
     @property
     def matcher(self) -> StereoMatcher:
@@ -108,7 +109,7 @@ class StereoStream:
         """What is known of the rows of the two images."""
         return self._observer.rows
 
-    def reconfigure(self, config: MatcherConfig) -> bool:
+    def reconfigure(self, config: MatcherConfig | str) -> bool:
         """As ``StereoMatcher.reconfigure``; what is known of the camera stays."""
         return self.matcher.reconfigure(config, self._calibration)
 
@@ -117,39 +118,43 @@ class StereoStream:
         self._observer.clear()
 
     def add(self, left: Image, right: Image, *, stamp: float | None = None,
-            calibration: Calibration | None = None, outputs: Sequence[str] = ('disparity',),
+            calibration: Calibration | PathLike | None = None,
+            outputs: Sequence[str] | str = ('disparity',),
             out: Mapping[str, Any] | None = None, encoding: str | None = None) -> StreamResult:
         """Observe the next pair, and match it.
 
         :param left, right, outputs, out, encoding: as ``StereoMatcher.compute`` takes them, on the
             host. The images must stay unchanged until the next pair.
         :param stamp: when the pair was taken, seconds of any clock; None: it follows no other.
-        :param calibration: of this pair; None: that of the stream.
+        :param calibration: of this pair, or a path for ``Calibration.from_file``; None: that of
+            the stream.
         :raises InputError: the pair, or its calibration, is rejected; no result could be right.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
         seen, issues = self.observe(left, right, stamp=stamp, calibration=calibration,
                                     encoding=encoding)
         frame = self.match(outputs=outputs, out=out)
-        pair = self._pair
+        assert self._pair is not None
+        camera = self._pair.camera
         corrected_px = (0.0 if seen.correction is None else
-                        seen.correction.largest(pair.camera.width, pair.camera.height))
+                        seen.correction.largest(camera.width, camera.height))
         return StreamResult(frame, issues, corrected_px)
 
     def observe(self, left: Image, right: Image, *, stamp: float | None = None,
-                calibration: Calibration | None = None, encoding: str | None = None
-                ) -> tuple[Observation, list[Finding]]:
+                calibration: Calibration | PathLike | None = None,
+                encoding: str | None = None) -> tuple[Observation, list[Finding]]:
         """What is known of the next pair, and all issues; ``match`` matches it, and others may.
 
         As ``add``.
         """
         from stereo_bp_ros.observer import Pair
-        left, right = as_raw(left, encoding), as_raw(right, encoding)
+        left, right = image_of('left', left, encoding), image_of('right', right, encoding)
+        stamp = None if stamp is None else seconds_of('stamp', stamp)
         if device_arrays.among({'left': left.data, 'right': right.data}):
             raise InputError(InputReason.BAD_ARRAY, 'an image is on a CUDA device',
                              'a stream looks at its pixels, too: copy it to the host, or use '
                              'StereoMatcher, which checks and corrects nothing over time')
-        calibration = calibration or self._calibration
+        calibration = calibration_of(calibration) or self._calibration
         matcher = self._matcher
         if matcher is None:
             matcher = self._matcher = StereoMatcher(AUTO, size=(left.width, left.height),
@@ -170,10 +175,14 @@ class StereoStream:
         matcher.correct_rows(None if correction is None else correction.warp())
         return seen, issues + seen.findings
 
-    def match(self, *, outputs: Sequence[str] = ('disparity',),
+    def match(self, *, outputs: Sequence[str] | str = ('disparity',),
               out: Mapping[str, Any] | None = None) -> DisparityFrame:
-        """Match the pair that was observed last; any number of times."""
-        pair = self._pair
+        """Match the pair that was observed last; any number of times.
+
+        :raises RuntimeError: none was.
+        """
+        if (pair := self._pair) is None:
+            raise RuntimeError('no pair was observed yet')
         return self.matcher.compute(pair.left, pair.right, calibration=pair.calibration,
                                     rectification=pair.rectification, outputs=outputs, out=out)
 
@@ -190,19 +199,30 @@ class StereoStream:
         self.close()
 
 
-def examine_pair(left: Image, right: Image, config: MatcherConfig,
-                 calibration: Calibration | None = None) -> list[Finding]:
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Reject now what would be rejected with the first pair: unknown names and values."""
+    known = MatcherConfig.settings()
+    for name, value in settings.items():
+        if name not in known:
+            raise unknown_setting(name, value, known)
+        known[name].coerce(value)
+
+
+def examine_pair(left: Image, right: Image, config: MatcherConfig | str,
+                 calibration: Calibration | PathLike | None = None) -> list[Finding]:
     """All checks of one rectified pair by itself, as ``StereoStream`` makes them; some 100 ms for
     1242 x 375.
 
     :param left, right: RawImage, or arrays as ``StereoMatcher.compute`` takes them.
-    :param config: which range is searched, which checks are ignored, and whether rows are
-        corrected.
+    :param config: or the name of a preset: which range is searched, which checks are ignored, and
+        whether rows are corrected.
     :returns: what is doubtful; empty when all is well.
     :raises InputError: the pair is rejected; no result could be right.
     """
     from stereo_bp_ros.observer import Pair, PairObserver
-    left, right = as_raw(left, None), as_raw(right, None)
+    left, right = image_of('left', left), image_of('right', right)
+    config = config_of(config, (left.width, left.height), {})
+    calibration = calibration_of(calibration)
     check_pair(left, right, config.max_image_width, config.max_image_height)
     found = believe(checks.examine_calibration(calibration, left.width, left.height), config)
     return found + PairObserver().observe(Pair(left, right, config, calibration)).findings

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stereo_bp_ros import device_arrays
-from stereo_bp_ros.config.settings import did_you_mean
-from stereo_bp_ros.errors import InputError, InputReason, StereoError, quoted
+from stereo_bp_ros.arguments import choice_of, path_of
+from stereo_bp_ros.errors import ConfigError, InputError, InputReason
 
 
 class Output(NamedTuple):
@@ -65,13 +65,19 @@ ENGINE_STAGES = ('convert', 'upload', 'preprocess', 'cost', 'messages', 'refine'
                  'download')
 
 
-def unknown_output(name: str) -> StereoError:
-    """The error of a name that no output has."""
-    return StereoError(f'there is no output {quoted(name)}; known are ' + ', '.join(OUTPUTS)
-                       + did_you_mean(name, OUTPUTS))
+def outputs_of(name: str, outputs: Any) -> tuple[str, ...]:
+    """Names of outputs; a text is one.
+
+    :raises ConfigError: one of them is not in ``OUTPUTS``.
+    """
+    try:
+        names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    except TypeError:
+        names = (outputs,)
+    return tuple(choice_of(name, one, tuple(OUTPUTS)) for one in names)
 
 
-def output_arrays(outputs: Sequence[str], out: Mapping[str, Any], image: tuple[int, int],
+def output_arrays(outputs: Sequence[str] | str, out: Mapping[str, Any], image: tuple[int, int],
                   decimation: int) -> dict[str, Any]:
     """The array of each output: the caller's, or a fresh one.
 
@@ -79,15 +85,15 @@ def output_arrays(outputs: Sequence[str], out: Mapping[str, Any], image: tuple[i
     :param decimation: the setting ``points_decimation``.
     :raises StereoError: an output is not known, or an array does not fit.
     """
+    if not isinstance(out, Mapping):
+        raise ConfigError('out', out, "must be arrays by their outputs: {'disparity': array}")
     arrays: dict[str, Any] = {}
-    for name in (*outputs, *out):
-        if name not in OUTPUTS:
-            raise unknown_output(name)
+    for name in (*outputs_of('outputs', outputs), *outputs_of('out', out)):
         output = OUTPUTS[name]
         if name not in out:
             arrays[name] = output.empty(image, decimation)
             continue
-        array = device_arrays.located(out[name])
+        array = device_arrays.located(out[name], f'out[{name!r}]')
         if (array.shape != output.shape(image, decimation) or array.dtype != output.dtype
                 or not array.flags.c_contiguous or not array.flags.writeable):
             raise InputError(
@@ -202,11 +208,14 @@ class DisparityFrame:
         (``docs/reference/files.md``).
 
         :param output: its name; '' = points where the name ends in .ply or .pcd, else disparity.
-        :raises StereoError: there is no such output.
+        :raises ConfigError: there is no such output, or ``path`` is none.
         :raises ValueError: the frame was computed without it, it is on a GPU, or the file has no
             such ending or cannot be written.
         """
         from stereo_bp_ros import output_files  # not above: it loads OpenCV
+        path = path_of('path', path)
+        if not isinstance(output, str) or output:
+            choice_of('output', output, tuple(OUTPUTS))
         output = output or output_files.output_of(path)
         values = self._on_host(output)
         if output == 'disparity':
@@ -214,8 +223,6 @@ class DisparityFrame:
         output_files.write(path, output, values)
 
     def _output(self, name: str) -> Any:
-        if name not in OUTPUTS:
-            raise unknown_output(name)
         if (found := getattr(self, name)) is None:
             raise ValueError(f'this frame was computed without the {name} output')
         return found

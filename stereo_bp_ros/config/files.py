@@ -45,13 +45,13 @@ def load_preset(name: str) -> dict[str, Value]:
 
     :raises ConfigError: there is no preset of this name.
     """
-    if name == NONE:
+    if isinstance(name, str) and name == NONE:
         return {}
     names = preset_names()
-    if name not in names:
+    if not isinstance(name, str) or name not in names:
         raise ConfigError('preset', name, f'must be one of {", ".join(names)}, {NONE}, or, for '
                           f'the node, the command line and StereoMatcher, {AUTO}'
-                          + did_you_mean(name, names))
+                          + did_you_mean(str(name), names))
     [(_, values)] = load_blocks(PRESETS / f'{name}.yaml')
     return dict(values)
 

@@ -166,6 +166,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
 
         :raises ConfigError: an unknown name, a rejected value or a rejected combination.
         """
+        if not isinstance(values, Mapping):
+            raise ConfigError('values', values, 'must be a mapping of settings to their values')
         program = values.get('program', 'default')
         for name, value in values.items():
             owner = name.rpartition('.')[0] if name in cls.settings() else ''
@@ -185,7 +187,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         :raises ConfigError: as ``from_mapping``.
         """
         values = self.to_mapping()
-        if changes.get('program', self.program) != self.program:
+        program = self.settings()['program'].coerce(changes.get('program', self.program))
+        if program != self.program:
             values = {name: values[name] for name in self.settings_of('default')}
         return typing.cast(_Config, self.from_mapping({**values, **changes}))
 

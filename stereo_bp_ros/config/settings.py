@@ -176,7 +176,8 @@ def documented(kind: type[_Kind]) -> type[_Kind]:
 
 def unknown_setting(name: str, value: Any, known: Iterable[str]) -> ConfigError:
     """The error of a name that no setting has."""
-    return ConfigError(name, value, 'there is no setting of this name' + did_you_mean(name, known))
+    return ConfigError(name, value,
+                       'there is no setting of this name' + did_you_mean(str(name), known))
 
 
 class Settings:

@@ -57,7 +57,7 @@ def test_rows_and_columns_may_have_focal_lengths_of_their_own():
     assert Calibration.from_camera_info(left, right).focal_y_px == 250.0
     assert Calibration(450.0, 0.2, 320.0, 320.0, 240.0).focal_y_px == 450.0
     left.p[5] = -500.0
-    with pytest.raises(InputError, match=r'vertical focal length is -500.0; it must be > 0'):
+    with pytest.raises(InputError, match=r'focal_y_px is -500.0; the vertical focal length must'):
         Calibration.from_camera_info(left, right)
 
 

@@ -63,7 +63,7 @@ def test_results_are_written_into_the_callers_array_and_nothing_else_is_kept(mat
 
 
 def test_an_unknown_output_and_depth_without_calibration_are_refused(matcher, textured_pair):
-    with pytest.raises(StereoError, match='no output'):
+    with pytest.raises(StereoError, match="outputs is 'colour', but must be one of"):
         matcher.compute(*textured_pair(64, 32, 5), outputs=('colour',))
     with pytest.raises(InputError, match='depth needs a calibration') as error:
         matcher.compute(*textured_pair(64, 32, 5), outputs=('depth',))
