@@ -43,6 +43,9 @@ class StereoMatcher:
     that changes the range is such a change, too; before the first one ``disparity_range`` holds.
     Different matchers never disturb each other. Usable as a context manager.
 
+    It checks formats and sizes, and believes what it is given. Whether images are exchanged, black
+    or frozen, and how rows miss each other, ``StereoStream`` tells and corrects.
+
         StereoMatcher('road')
         StereoMatcher(preset='road', min_depth=3)
         StereoMatcher(MatcherConfig(disparity_range=128))
