@@ -257,7 +257,7 @@ def reliable_overrides(namespace: str = '/', *, cameras: Mapping[str, str] = _CA
     :param depth: messages that wait in every queue.
     """
     def policies(*names: str) -> str:
-        return f'qos_overrides.{posixpath.join(namespace, *names)}'
+        return 'qos_overrides.' + posixpath.join('/', namespace, *names)
 
     images = {f'{policies(cameras[side], topic)}.subscription.{policy}': value
               for side in SIDES

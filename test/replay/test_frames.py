@@ -107,6 +107,7 @@ def test_the_page_on_losing_no_frame_has_the_parameters_of_a_run(repository: pat
             flat[name] = value
 
     flatten('', yaml.safe_load(block)['/**']['ros__parameters'])
-    assert flat == session.reliable_overrides()
+    # The root has two names.
+    assert flat == session.reliable_overrides() == session.reliable_overrides('')
     assert {name.replace('overrides.', 'overrides./robot') for name in flat} == set(
         session.reliable_overrides('/robot'))
