@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 
@@ -36,7 +37,7 @@ def searched(config: MatcherConfig, calibration: Calibration | None) -> MatcherC
     if not config.min_depth:
         return config
     if calibration is None:
-        return config.replace(min_depth=0.0)
+        return _without_min_depth(config, config.disparity_range)
     first, step = config.min_disparity, config.downscale
     most = int(config.settings()['disparity_range'].maximum or 0)
     last = first + (most - 1) // step * step
@@ -55,7 +56,13 @@ def searched(config: MatcherConfig, calibration: Calibration | None) -> MatcherC
             'one of the two')
     labels = math.ceil((nearest - first) / step) + 1
     whole = -(-labels // WHOLE_LABELS) * WHOLE_LABELS
-    return config.replace(min_depth=0.0, disparity_range=min(most, whole * step))
+    return _without_min_depth(config, min(most, whole * step))
+
+
+@functools.lru_cache(maxsize=64)
+def _without_min_depth(config: MatcherConfig, disparity_range: int) -> MatcherConfig:
+    """Kept: every pair asks for it, and making a configuration takes 0.5 ms."""
+    return config.replace(min_depth=0.0, disparity_range=disparity_range)
 
 
 def _remedy(calibration: Calibration, last: int) -> str:

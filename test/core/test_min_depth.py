@@ -190,3 +190,11 @@ def test_a_range_that_does_not_fit_the_memory_is_refused(textured_pair: Pair) ->
             with pytest.raises(MemoryLimitError):
                 matcher.compute(*pair, calibration=dataclasses.replace(NEAR, baseline_m=2.0))
         assert matcher.compute(*pair, calibration=NEAR).max_disparity == 23
+
+
+def test_pairs_of_one_calibration_share_the_configuration_that_they_are_matched_with() -> None:
+    config = MatcherConfig(min_depth=3.0)
+    found = [geometry.searched(config, Calibration(700.0, 0.5, 320.0, 320.0, 120.0))
+             for _ in range(2)]
+    assert found[0] is found[1]
+    assert geometry.searched(config, Calibration(350.0, 0.5, 320.0, 320.0, 120.0)) != found[0]
