@@ -49,11 +49,6 @@ class CalibrationHistory:
         self._measurements: collections.deque[CalibrationMeasurement] = collections.deque()
         self._is_told = False
 
-    def is_recent(self, stamp_ns: int) -> bool:
-        """Whether the last measurement is too recent for another one."""
-        return bool(self._measurements) and (
-            0 <= stamp_ns - self._measurements[-1].stamp_ns < INTERVAL_S * 1e9)
-
     def add(self, measurement: CalibrationMeasurement, calibration: Calibration) -> None:
         if self._calibration != calibration or (
                 self._measurements and measurement.stamp_ns < self._measurements[-1].stamp_ns):

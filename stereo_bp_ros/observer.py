@@ -86,12 +86,14 @@ class Observation(NamedTuple):
 
     findings:   what is doubtful, without what ``ignored_checks`` names.
     correction: what is to be undone in the right image; None: nothing.
+    corrected_px: rows that it undoes anywhere at most, pixels.
     rows:       what is known of the rows once the pair was looked at.
     begins:     whether it begins a sequence.
     """
 
     findings: list[Finding]
     correction: RowCorrection | None
+    corrected_px: float
     rows: RowState
     begins: bool
 
@@ -120,6 +122,11 @@ class Sequence:
         """Whether a pair has shown rows lately."""
         seen_s = self.rows.state.measured_s
         return seen_s is not None and self.measured_s - seen_s < UNKNOWN_S
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was doubtful when it was measured last."""
+        return [*self.of_rows, *self.of_yaw]
 
     @property
     def rejections(self) -> list[Finding]:
@@ -176,8 +183,10 @@ class PairObserver:
             self._measure(sequence, pair)
         if begins:
             correction = _undone(sequence, pair)
-        found += believe([*sequence.rejections, *sequence.of_rows, *sequence.of_yaw], pair.config)
-        return Observation(found, correction, sequence.rows.state, begins)
+        found += believe([*sequence.rejections, *sequence.findings], pair.config)
+        corrected_px = 0.0 if correction is None else correction.largest(
+            sequence.camera.width, sequence.camera.height)
+        return Observation(found, correction, corrected_px, sequence.rows.state, begins)
 
     def examine(self, pair: Pair) -> list[Finding]:
         """What two images show without being compared by their content, and since when they do
@@ -227,7 +236,7 @@ class PairObserver:
     def findings(self) -> list[Finding]:
         """What was doubtful when it was measured last."""
         sequence = self.sequence
-        return [] if sequence is None else [*sequence.of_rows, *sequence.of_yaw]
+        return [] if sequence is None else sequence.findings
 
     # What is known
 
@@ -321,8 +330,7 @@ class PairObserver:
         sequence.exchanged = exchanged
         sequence.exchanged_pairs = sequence.exchanged_pairs + 1 if exchanged else 0
         sequence.was_right = sequence.was_right or not exchanged
-        sequence.of_rows = believe(
-            self._doubts(sequence, pair, shows_rows), config)
+        sequence.of_rows = believe(self._doubts(sequence, pair, shows_rows), config)
 
     def _doubts(self, sequence: Sequence, pair: Pair, shows_rows: bool) -> list[Finding]:
         """What the rows say of the calibration."""

@@ -133,12 +133,7 @@ class StereoStream:
         """
         seen, issues = self.observe(left, right, stamp=stamp, calibration=calibration,
                                     encoding=encoding)
-        frame = self.match(outputs=outputs, out=out)
-        assert self._pair is not None
-        camera = self._pair.camera
-        corrected_px = (0.0 if seen.correction is None else
-                        seen.correction.largest(camera.width, camera.height))
-        return StreamResult(frame, issues, corrected_px)
+        return StreamResult(self.match(outputs=outputs, out=out), issues, seen.corrected_px)
 
     def observe(self, left: Image, right: Image, *, stamp: float | None = None,
                 calibration: Calibration | PathLike | None = None,

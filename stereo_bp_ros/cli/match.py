@@ -140,7 +140,7 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
     report['warnings'] = [one.to_dict() for one in issues]
-    report['rows'] = _rows(seen, config, left.shape[1], left.shape[0])
+    report['rows'] = _rows(seen, config)
     report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
     report['disparity_shift'] = shift
@@ -182,8 +182,7 @@ def _rectified(path: pathlib.Path, left: np.ndarray, right: np.ndarray
     return one, other, rectification.calibration
 
 
-def _rows(seen: Observation, config: MatcherConfig, width: int, height: int
-          ) -> dict[str, Any] | None:
+def _rows(seen: Observation, config: MatcherConfig) -> dict[str, Any] | None:
     """What the pair alone shows of its rows, for JSON; None: nobody asks."""
     if config.row_correction == 'off':
         return None
@@ -195,7 +194,7 @@ def _rows(seen: Observation, config: MatcherConfig, width: int, height: int
         'sigma_px': state.sigma if is_known else None, 'points': state.points,
         'undone': correction is not None, 'warp': correction and list(correction.warp()),
         'text': state.text + (
-            f', corrected by up to {correction.largest(width, height):.2f} px' if correction else
+            f', corrected by up to {seen.corrected_px:.2f} px' if correction else
             f', not corrected ({done})' if is_known else '')}
 
 

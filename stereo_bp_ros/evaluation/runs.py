@@ -87,7 +87,9 @@ class Evaluation:
         if twice:
             raise ValueError(f'two matchers have the name {twice.pop()}')
         self._own, *_ = configs
-        self._configs = dict(configs)
+        # A truth is the disparity between the images as they are, which a calibration shifts.
+        self._configs = {name: config.replace(pre_adjust_disparity=False)
+                         for name, config in configs.items()}
         self._baselines = tuple(names)
         self.method = method or Method()
         first = configs[self._own]
@@ -100,9 +102,7 @@ class Evaluation:
         self._streams: dict[str, StereoStream] = {}
         try:
             for name, config in self._configs.items():
-                # A truth is the disparity between the images as they are, which a calibration
-                # shifts.
-                self._streams[name] = StereoStream(config.replace(pre_adjust_disparity=False))
+                self._streams[name] = StereoStream(config)
         except BaseException:
             self.close()
             raise
@@ -187,8 +187,7 @@ class Evaluation:
     def _observe(self, stream: StereoStream, name: str, pair: Pair
                  ) -> tuple[Observation, list[Finding]]:
         """Make a matcher ready for a pair: its range, its size, and its rows."""
-        wanted = self.method.range_of(self._configs[name], pair).replace(
-            pre_adjust_disparity=False)
+        wanted = self.method.range_of(self._configs[name], pair)
         if wanted != stream.config:
             stream.reconfigure(wanted)
         left, right = pair.images
@@ -266,10 +265,8 @@ def _confidence(stream: StereoStream) -> np.ndarray:
 def _rows(seen: Observation, config: MatcherConfig, pair: Pair) -> PairRows | None:
     if config.row_correction == 'off':
         return None
-    left, _ = pair.images
-    undone_px = (None if config.row_correction != 'correct' else 0.0 if seen.correction is None
-                 else seen.correction.largest(left.width, left.height))
-    return PairRows(seen.rows, undone_px, seen.begins, pair.stamp_ns is None)
+    return PairRows(seen.rows, seen.corrected_px if config.row_correction == 'correct' else None,
+                    seen.begins, pair.stamp_ns is None)
 
 
 def _map(frame: DisparityFrame) -> Map:
