@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import __version__, engines
+from stereo_bp_ros import __version__
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import processor
 from stereo_bp_ros.cli.render import workers_for
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.evaluation import timing
-from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.sources.scenes import sequence as scenes
 
 
 class Size(NamedTuple):
@@ -193,7 +194,7 @@ def machine(config: MatcherConfig | None = None) -> dict[str, str]:
              'python': platform.python_version(), 'numpy': np.__version__,
              'stereo_bp_ros': __version__, 'date': time.strftime('%Y-%m-%d')}
     if config:
-        about |= engines.choose(config).describe(config)
+        about |= choice.choose(config).describe(config)
     for name in ('kernel cache', 'pci bus'):        # places that say nothing about times
         about.pop(name, None)
     return about

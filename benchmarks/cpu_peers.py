@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks import common
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.timing import Pair
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
 
 
 def main() -> None:

@@ -31,9 +31,9 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.frame_loop import FrameLoop
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import DeviceLostError
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node.main import EXIT_DEVICE_LOST
 
 #: Different pairs, frames before something happens to a worker, and frames a second.

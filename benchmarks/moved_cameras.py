@@ -19,12 +19,12 @@ import cv2
 import numpy as np
 
 from benchmarks import common
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.cameras.row_correction import RowCorrection
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.sources import Pair
-from stereo_bp_ros.row_correction import RowCorrection
-from stereo_bp_ros.stream import StereoStream
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.pairs import Pair
+from stereo_bp_ros.stream.stereo_stream import StereoStream
 
 #: Rows, and degrees of roll.
 MOVES = {'not moved': (0.0, 0.0), '0.5 px': (0.5, 0.0), '1 px': (1.0, 0.0), '2 px': (2.0, 0.0),

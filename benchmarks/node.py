@@ -1,9 +1,9 @@
 """The node as a vehicle would run it: latency, highest rate, and 10,000 frames accounted for.
 
 Camera, node and listener are processes of their own; images go over DDS with reliable QoS
-overrides and what ``python3 -m stereo_bp_ros.transport`` prints: the shipped Fast DDS profile, and
-memory that is kept. Latency counts from the receipt of the second image to the return of publish,
-end to end from the stamp (taken before the left image is published) to the listener.
+overrides and what ``python3 -m stereo_bp_ros.system.transport`` prints: the shipped Fast DDS
+profile, and memory that is kept. Latency counts from the receipt of the second image to the return
+of publish, end to end from the stamp (taken before the left image is published) to the listener.
 
     python -m benchmarks.node
     python -m benchmarks.node --backend cpu --runs sad_30_hz bp_small
@@ -34,10 +34,11 @@ import numpy as np
 import yaml
 
 from benchmarks import common
-from stereo_bp_ros import transport
-from stereo_bp_ros.config import Value, parse_assignments
 from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.mappings import parse_assignments
+from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.replay import session
+from stereo_bp_ros.system import transport
 
 #: Different pairs that are played in turn, and frames after which memory no longer grows.
 PAIRS, SETTLED = 8, 500

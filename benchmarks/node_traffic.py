@@ -31,10 +31,10 @@ from sensor_msgs.msg import CameraInfo, Image
 from stereo_msgs.msg import DisparityImage
 
 from benchmarks import common
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.replay import frames, session
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.sources import bags
 
 #: Seconds before its due time at which a message is no longer slept for: sleep is that coarse.
 SPIN = 0.0003

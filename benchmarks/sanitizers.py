@@ -40,8 +40,8 @@ from stereo_bp_ros import (
     Rectification,
     StereoMatcher,
 )
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 
 TOOLS = ('memcheck', 'racecheck', 'initcheck', 'synccheck')
 

@@ -28,10 +28,10 @@ import time
 from typing import NamedTuple
 
 from benchmarks import common
-from stereo_bp_ros import files
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.images import files
 
 #: Different pairs, which come again and again.
 PAIRS = 32

@@ -27,10 +27,10 @@ from launch.events.process import ProcessExited, ShutdownProcess
 from launch.logging import get_logger
 from launch_ros.actions import Node
 
-from stereo_bp_ros import distributions
-from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.config.files import AUTO, NONE, preset_names
+from stereo_bp_ros.config.mappings import all_settings
 from stereo_bp_ros.node import launching
+from stereo_bp_ros.system import distributions
 
 CONFIG = pathlib.Path(__file__).resolve().parent.parent / 'config'
 

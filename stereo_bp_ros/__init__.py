@@ -1,13 +1,15 @@
 """Stereo matching by belief propagation and block matching, as a library and a ROS 2 node."""
 
-from stereo_bp_ros import process
+from stereo_bp_ros.system import process
 
 if process.is_command():
     process.end_by_interruption()       # before the other imports, which take most of the start
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import RawCamera, Rectification
+from stereo_bp_ros.checks.findings import Finding
 from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import (
     BackendUnavailable,
     ConfigError,
@@ -18,14 +20,12 @@ from stereo_bp_ros.errors import (
     OutOfDeviceMemory,
     StereoError,
 )
-from stereo_bp_ros.findings import Finding
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.opencv_interface import OpenCvStereoMatcher
-from stereo_bp_ros.pending import Pending
-from stereo_bp_ros.rectification import RawCamera, Rectification
-from stereo_bp_ros.stream import StereoStream, StreamResult, examine_pair
-from stereo_bp_ros.types import DisparityFrame, PointCloud, ValidWindow
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame, PointCloud, ValidWindow
+from stereo_bp_ros.frame.pending import Pending
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.matcher.opencv_interface import OpenCvStereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
+from stereo_bp_ros.stream.stereo_stream import StereoStream, StreamResult, examine_pair
 
 __version__ = '0.1.0'
 

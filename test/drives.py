@@ -6,8 +6,8 @@ import pathlib
 
 import numpy as np
 
-from stereo_bp_ros import files
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 
 
 def write_drive(folder: pathlib.Path, scene: RoadSequence, first_ns: int = 0) -> None:

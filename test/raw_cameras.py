@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import yaml
 
-from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.cameras.rectification import Rectification
 
 WIDTH, HEIGHT, FOCAL, BASELINE = 97, 61, 80.0, 0.2
 K = (FOCAL, 0, 47.5, 0, FOCAL + 2, 31.0, 0, 0, 1)

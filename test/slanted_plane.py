@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stereo_bp_ros.evaluation.scenes.meshes import OTHER
-from stereo_bp_ros.evaluation.scenes.renderer import SceneFrame
+from stereo_bp_ros.sources.scenes.meshes import OTHER
+from stereo_bp_ros.sources.scenes.renderer import SceneFrame
 
 WAVES = 240
 WAVELENGTHS_PX = (4.0, 80.0)

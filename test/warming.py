@@ -5,8 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 
-from stereo_bp_ros import engines
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import choice
 
 #: They share little, and have most kernels of the others.
 PRESETS = 'road_band', 'five_sets', 'sad_fast'
@@ -14,7 +14,7 @@ PRESETS = 'road_band', 'five_sets', 'sad_fast'
 
 def warm(preset: str) -> float:
     """Compile the kernels of the CPU for a preset; returns the seconds that it took."""
-    return engines.warm_up(MatcherConfig.preset(preset).replace(backend='cpu'), 320, 240)
+    return choice.warm_up(MatcherConfig.preset(preset).replace(backend='cpu'), 320, 240)
 
 
 if __name__ == '__main__':

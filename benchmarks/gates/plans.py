@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.gates.cases import DEVICES, FRAMES, Case
-from stereo_bp_ros import geometry, partitions
+from stereo_bp_ros.engines import geometry, partitions
 from stereo_bp_ros.engines.cpu.plan import plan_of as cpu_plan_of
 from stereo_bp_ros.engines.cuda import memory, pipeline
 from stereo_bp_ros.engines.cuda.plan import plan_of as cuda_plan_of

@@ -17,8 +17,8 @@ from benchmarks.papers import catalogue, report
 from benchmarks.papers.bench import Bench
 from benchmarks.papers.images import Images
 from benchmarks.papers.table import PAPERS, Table, merge
-from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.papers.plain_steps import tune
 

@@ -12,7 +12,7 @@ from benchmarks.papers.bench import Bench, Timed, milliseconds, speedup
 from benchmarks.papers.images import ROAD, ROAD_DISPARITY, ROAD_OTHER_EXPOSURE
 from benchmarks.papers.table import Cell, Missing, Row, cell
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers import memory_bound
+from stereo_bp_ros.papers.programs import memory_bound
 
 #: What is measured to image, number of labels and preset.
 FRAMES: Mapping[str, tuple[str, int, str]] = {

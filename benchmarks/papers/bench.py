@@ -11,13 +11,14 @@ import numpy as np
 
 from benchmarks.papers.images import Images
 from benchmarks.papers.table import Cell, Missing, cell
-from stereo_bp_ros import engines
-from stereo_bp_ros.config import MatcherConfig, Value
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.settings import Value
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.errors import ConfigError, StereoError
 from stereo_bp_ros.evaluation import metrics, timing
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.papers.plain_steps.tune import occupancy_walk
 
@@ -120,7 +121,7 @@ class Bench:
         refused: dict[str, StereoError] = {}
         for one in timing.measure(
                 timing.Pair(image, found.left, found.right, disparities), able, self.frames,
-                engines.choose, seconds=self._seconds, refused=refused):
+                choice.choose, seconds=self._seconds, refused=refused):
             results[one.variant] = one
             self.runs.append({**one.to_dict(), 'settings': dict(variants[one.variant])})
         results |= refused
@@ -169,7 +170,7 @@ class Bench:
     # What asks the devices.
 
     def _describe(self, config: MatcherConfig) -> str:
-        info = engines.choose(config).describe(config)
+        info = choice.choose(config).describe(config)
         return info['device'] + (f', {info["threads"]} threads' if 'threads' in info else '')
 
     def _walk(self, config: MatcherConfig, initial_values: int, max_values: int
@@ -218,7 +219,7 @@ def compile_side_by_side(configs: Iterable[MatcherConfig],
     names: dict[str, set[str]] = {}
     for config in configs:
         with contextlib.suppress(StereoError):
-            backend = engines.choose(config)
+            backend = choice.choose(config)
             if isinstance(backend, CudaBackend) and config.program == 'plain_steps':
                 names.setdefault(backend.device.architecture, set()).update(
                     cuda_arrays.all_kernels(backend.resolve(config)))

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from benchmarks.papers.table import Missing
-from stereo_bp_ros import partitions
-from stereo_bp_ros.evaluation import datasets
-from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.engines import partitions
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.datasets.entries import StereoPair
+from stereo_bp_ros.sources.scenes import sequence as scenes
 
 #: Width and height of the papers' images, pixels; None where the paper does not say.
 SIZES: Mapping[str, tuple[int, int] | None] = {
@@ -38,9 +39,9 @@ class Images:
         if folder is not None and not folder.is_dir():
             raise ValueError(f'there is no folder {folder}')
         self._folders = () if folder is None else (folder, folder / 'middlebury')
-        self._found: dict[str, datasets.StereoPair] = {}
+        self._found: dict[str, StereoPair] = {}
 
-    def load(self, name: str) -> datasets.StereoPair:
+    def load(self, name: str) -> StereoPair:
         """A pair by its name in ``SIZES``, or a drawn one.
 
         :raises Missing: it is not among the data.
@@ -72,18 +73,18 @@ class Images:
             for x in across.starts:
                 part = (slice(y, y + down.size), slice(x, x + across.size))
                 names.append(f'{name}, {across.size} x {down.size} pixels from ({x}, {y})')
-                self._found[names[-1]] = datasets.StereoPair(
+                self._found[names[-1]] = StereoPair(
                     names[-1], np.ascontiguousarray(found.left[part]),
                     np.ascontiguousarray(found.right[part]))
         return tuple(names)
 
-    def _look(self, name: str) -> datasets.StereoPair:
+    def _look(self, name: str) -> StereoPair:
         size = SIZES[name]
         called = name + (f' ({size[0]} x {size[1]})' if size else '')
         for folder in self._folders:
             if not (folder / name).is_dir():
                 continue
-            pair = datasets.open_dataset(folder / name)[0]
+            pair = open_dataset(folder / name)[0]
             found = pair.left.shape[1], pair.left.shape[0]
             if size is not None and found != size:
                 raise Missing(f'the image {called} is {found[0]} x {found[1]} among the data')
@@ -93,7 +94,7 @@ class Images:
 
 
 @functools.lru_cache(maxsize=2)
-def _draw_road(name: str) -> datasets.StereoPair:
+def _draw_road(name: str) -> StereoPair:
     """A drawn 640x480 street with at most ``ROAD_DISPARITY`` pixels of disparity.
 
     With other exposure the right camera exposes shorter and has a higher black level.
@@ -101,4 +102,4 @@ def _draw_road(name: str) -> datasets.StereoPair:
     gain, offset = (1.0, 0.0) if name == ROAD else (0.8, 10.0)
     frame = scenes.RoadSequence(max_disparity=ROAD_DISPARITY, frames=1, exposure_gain=gain,
                                 exposure_offset=offset).frame(0)
-    return datasets.StereoPair(name, frame.left, frame.right, frame.disparity)
+    return StereoPair(name, frame.left, frame.right, frame.disparity)

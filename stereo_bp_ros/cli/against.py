@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 
-from stereo_bp_ros.config import MatcherConfig, parse_assignments
 from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.mappings import parse_assignments
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import baselines
 

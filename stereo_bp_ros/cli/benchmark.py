@@ -25,15 +25,18 @@ import pathlib
 import platform
 from typing import Any
 
-from stereo_bp_ros import engines
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import outputs, progress
-from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.evaluation import datasets, timing
-from stereo_bp_ros.evaluation.scenes import sequence as scenes
-from stereo_bp_ros.images import check_limits
-from stereo_bp_ros.types import ENGINE_STAGES
+from stereo_bp_ros.config.mappings import parse_assignments
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.settings import Value
+from stereo_bp_ros.engines import choice
+from stereo_bp_ros.evaluation import timing
+from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES
+from stereo_bp_ros.images.raw_images import check_limits
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.scenes import sequence as scenes
 
 HELP = 'times of cold start, stages and frames, variants in turn'
 NEEDS = ()
@@ -84,11 +87,11 @@ def run(options: argparse.Namespace) -> int:
         task = bar.add_task('Timing', total=options.frames * len(pairs))
         for pair in pairs:
             bar.update(task, description=f'Timing {pair.name}')
-            results.append(timing.measure(pair, variants, options.frames, engines.choose,
+            results.append(timing.measure(pair, variants, options.frames, choice.choose,
                                           lambda: bar.advance(task)))
     config = variants[0].config
     report: dict[str, Any] = {
-        'machine': platform.platform(), 'device': engines.choose(config).describe(config),
+        'machine': platform.platform(), 'device': choice.choose(config).describe(config),
         'variants': {one.name: one.config.to_mapping() for one in variants},
         'results': [one.to_dict() for group in results for one in group]}
     if options.output:
@@ -124,7 +127,7 @@ def _pairs(options: argparse.Namespace, config: MatcherConfig) -> list[timing.Pa
         chosen = MatcherConfig.from_mapping(shared.chosen_settings(options)).disparity_range
         return [timing.Pair(pair.name, pair.left, pair.right,
                             chosen if named else pair.disparities or preset.disparity_range)
-                for pair in datasets.open_dataset(options.path)]
+                for pair in open_dataset(options.path)]
     return [_street(text, config) for text in options.size or FIVE_SETS]
 
 

@@ -20,21 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import calibration_checks, geometry
-from stereo_bp_ros.calibration_history import CalibrationHistory
+from stereo_bp_ros.cameras.rectification import IDENTITY
+from stereo_bp_ros.cameras.row_correction import TERMS, corrected_info
+from stereo_bp_ros.cameras.row_estimator import RowState
+from stereo_bp_ros.cameras.yaw import MAX_MOTION_S
+from stereo_bp_ros.checks import calibration_checks
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import check_folder
-from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.evaluation import plots
-from stereo_bp_ros.evaluation.sources import Pair, Sources, inputs_of
-from stereo_bp_ros.observer import Pair as Observed
-from stereo_bp_ros.observer import PairObserver
-from stereo_bp_ros.rectification import IDENTITY
-from stereo_bp_ros.row_correction import TERMS, corrected_info
-from stereo_bp_ros.row_estimator import RowState
-from stereo_bp_ros.yaw import MAX_MOTION_S
+from stereo_bp_ros.sources.pairs import Pair, Sources, inputs_of
+from stereo_bp_ros.stream.calibration_history import CalibrationHistory
+from stereo_bp_ros.stream.observer import Pair as Observed
+from stereo_bp_ros.stream.observer import PairObserver
 
 HELP = 'a data set folder or a bag: how the right camera has moved since its calibration'
 NEEDS = ()

@@ -24,14 +24,14 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress, viewer
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
-from stereo_bp_ros.config import Value
+from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.evaluation import report
-from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.sources.scenes import sequence as scenes
 
 if TYPE_CHECKING:
-    from stereo_bp_ros.evaluation.sources import Input, Sources
     from stereo_bp_ros.replay.analysis import RecordedRun
     from stereo_bp_ros.replay.viewing import Sink
+    from stereo_bp_ros.sources.pairs import Input, Sources
 
 HELP = 'render a road sequence, replay it through the node, report'
 NEEDS = ('rclpy', 'rosbags', 'mcap')
@@ -78,8 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from stereo_bp_ros.cli import replay_recorded
-    from stereo_bp_ros.evaluation.sources import Input, Sources
     from stereo_bp_ros.replay.source import open_source
+    from stereo_bp_ros.sources.pairs import Input, Sources
     source, topics = options.bag or options.images, shared.chosen_topics(options)
     if source:
         if options.frames:

@@ -30,8 +30,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from stereo_bp_ros import findings, transport
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.checks import findings
 from stereo_bp_ros.cli import (
     against,
     evaluate_compare,
@@ -43,15 +43,16 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
-from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines, report, row_report
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Results, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched
-from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
+from stereo_bp_ros.sources.bag_topics import StereoTopics, is_bag
+from stereo_bp_ros.sources.pairs import Input, Sources, inputs_of
+from stereo_bp_ros.system import transport
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
@@ -206,7 +207,7 @@ def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
                   and is_bag(one.source)]
     if recordings:
         shared.require('rosbags', 'mcap')       # which folders of images do without
-        from stereo_bp_ros.evaluation import bags
+        from stereo_bp_ros.sources import bags
         for path in recordings:
             with bags.StereoBag(path, topics) as bag:
                 for warning in bag.warnings():

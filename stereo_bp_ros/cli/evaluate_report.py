@@ -15,7 +15,7 @@ from stereo_bp_ros.cli import evaluate_scenario
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import origin
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.evaluation import regions, report, row_report
 from stereo_bp_ros.evaluation.conditions import Verdict, judge
 from stereo_bp_ros.evaluation.method import Method

@@ -8,13 +8,13 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.evaluation import scale
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.evaluation.showing import Showing
-from stereo_bp_ros.evaluation.sources import Sources
+from stereo_bp_ros.sources.pairs import Sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,12 +14,15 @@ import operator
 import time
 from typing import Any
 
-from stereo_bp_ros import engines, papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
-from stereo_bp_ros.config import MatcherConfig, NodeConfig, Setting
 from stereo_bp_ros.config.files import AUTO, NONE
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.config.settings import Setting
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import BackendUnavailable
+from stereo_bp_ros.papers.programs import memory_bound
 
 HELP = 'versions, devices, and the memory plan for an image size'
 NEEDS = ()
@@ -113,7 +116,7 @@ def _warm_up(options: argparse.Namespace, width: int, height: int) -> int:
     for name in options.warm_up:
         config = MatcherConfig.from_mapping(shared.chosen_settings(
             argparse.Namespace(**{**vars(options), 'preset': name})))
-        backend = engines.choose(config)
+        backend = choice.choose(config)
         if backend.name == 'cuda' and not options.size:
             raise ValueError('--warm-up needs --size: on CUDA kernels depend on the image size')
         before = backend.origins()
@@ -178,14 +181,14 @@ def _reference_row(setting: Setting) -> str:
 
 def _backend(config: MatcherConfig) -> dict[str, str]:
     try:
-        backend = engines.choose(config)
+        backend = choice.choose(config)
     except BackendUnavailable as error:
         return {'backend': 'none', 'reason': str(error)}
     return {'backend': backend.name, 'reason': backend.reason, **backend.describe(config)}
 
 
 def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
-    backend = engines.choose(config)
+    backend = choice.choose(config)
     plan = backend.fit(config, width, height)
     cut = plan.parts
     return {
@@ -199,7 +202,7 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
                    for a in plan.memory.arrays],
         'total_bytes': plan.memory.total,
         'allowed_bytes': backend.allowed(config),
-        'paper_bound_bytes': 4 * papers.memory_bound(width, height, config.disparity_range)}
+        'paper_bound_bytes': 4 * memory_bound(width, height, config.disparity_range)}
 
 
 def _partitions_text(found: dict[str, Any]) -> str:

@@ -15,9 +15,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from stereo_bp_ros import __version__, process
+from stereo_bp_ros import __version__
 from stereo_bp_ros.engines import compiling, host_memory
 from stereo_bp_ros.errors import StereoError, visible
+from stereo_bp_ros.system import process
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

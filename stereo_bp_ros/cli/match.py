@@ -27,24 +27,28 @@ from typing import TYPE_CHECKING, Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import checks, files, output_files, pictures
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification, remapped
+from stereo_bp_ros.checks import checks
+from stereo_bp_ros.checks.findings import believe
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
-from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import AUTO
-from stereo_bp_ros.evaluation import datasets, metrics
-from stereo_bp_ros.findings import believe
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import Rectification, remapped
-from stereo_bp_ros.stamps import SIDES
-from stereo_bp_ros.stream import StereoStream
-from stereo_bp_ros.types import OUTPUTS, DisparityFrame
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
+from stereo_bp_ros.images import files, output_files, pictures
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.sources.bag_topics import MAX_SCALE
+from stereo_bp_ros.sources.datasets.named import truth_scale
+from stereo_bp_ros.sources.datasets.truths import read_truth
+from stereo_bp_ros.stream.stereo_stream import StereoStream
 
 if TYPE_CHECKING:
-    from stereo_bp_ros.observer import Observation
     from stereo_bp_ros.replay.viewing import Sink
+    from stereo_bp_ros.stream.observer import Observation
 
 HELP = 'match two images: disparity, depth, cloud, confidence and a picture'
 NEEDS = ()
@@ -82,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              '--calibration')
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
-    parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.MAX_SCALE),
+    parser.add_argument('--truth-scale', type=shared.real(1e-3, MAX_SCALE),
                         metavar='LEVELS',
                         help='grey levels per pixel of disparity of that image (default: '
                              'disparity_scale of its set in sets.yaml, else 256 for 16 bits; '
@@ -110,8 +114,8 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     elif options.calibration:
         calibration = Calibration.from_file(options.calibration, options.left)
     if options.truth:
-        levels = options.truth_scale or datasets.truth_scale(options.truth)
-        truth = datasets.read_truth(options.truth, levels)
+        levels = options.truth_scale or truth_scale(options.truth)
+        truth = read_truth(options.truth, levels)
         if truth.shape != left.shape[:2]:
             raise ValueError(f'the truth {options.truth} is {truth.shape[1]} x {truth.shape[0]}, '
                              f'the image {left.shape[1]} x {left.shape[0]}')

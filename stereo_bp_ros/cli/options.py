@@ -19,22 +19,18 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from stereo_bp_ros import atomic_files, engines, transport
-from stereo_bp_ros.config import (
-    MatcherConfig,
-    NodeConfig,
-    Value,
-    load_parameter_file,
-    parse_assignments,
-    stamp_tolerance_s,
-)
 from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names, preset_purpose
-from stereo_bp_ros.config.matcher import is_of_presets
-from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE
+from stereo_bp_ros.config.mappings import parse_assignments, stamp_tolerance_s
+from stereo_bp_ros.config.matcher import MatcherConfig, is_of_presets
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE, load_parameter_file
+from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.config.stereo_image_proc import HINTS, hint
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown, visible
 from stereo_bp_ros.evaluation import metrics
-from stereo_bp_ros.evaluation.bag_topics import MAX_SCALE, Globs, StereoTopics
+from stereo_bp_ros.sources.bag_topics import MAX_SCALE, Globs, StereoTopics
+from stereo_bp_ros.system import atomic_files, transport
 
 _log = logging.getLogger(__name__)
 
@@ -281,9 +277,9 @@ def _load_preset(options: argparse.Namespace, values: Mapping[str, Value],
     options.why_preset = getattr(options, 'why_preset', '')
     if options.preset == AUTO:
         machine = MatcherConfig.from_mapping({name: value for name, value in values.items()
-                                              if name in engines.OF_MACHINE})
+                                              if name in choice.OF_MACHINE})
         try:
-            options.preset, options.why_preset = engines.best_preset(machine, *size)
+            options.preset, options.why_preset = choice.best_preset(machine, *size)
         except BackendUnavailable:      # as whoever wants to match is told
             options.preset = None
     elif options.preset == NONE:

@@ -9,8 +9,8 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 
-from stereo_bp_ros.bounded import resolved
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.system.bounded import resolved
 
 #: What a demo or a replay leaves in its folder, and the next one replaces.
 REPLACED = re.compile(r'\.demo|demo\.rrd|report\.(json|html)|bp|sad|replay(_[0-9]+)?')

@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 import yaml
 
-from stereo_bp_ros import atomic_files, files
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.scenes import sequence as scenes
-from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS
-from stereo_bp_ros.evaluation.scenes.renderer import SceneFrame
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.scenes import sequence as scenes
+from stereo_bp_ros.sources.scenes.misalignment import MAX_ERRORS
+from stereo_bp_ros.sources.scenes.renderer import SceneFrame
+from stereo_bp_ros.system import atomic_files
 
 HELP = 'render pairs of a street with exact truth: noise, exposure, errors of calibration'
 NEEDS = ()
@@ -168,7 +169,7 @@ def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
 
 def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: progress.Bar) -> None:
     """Draw a street into a bag with its truth; ``bar`` shows how far it is."""
-    from stereo_bp_ros.evaluation import bags
+    from stereo_bp_ros.sources import bags
     frames = bar.track(scenes.render(sequence, workers_for(len(sequence))), total=len(sequence),
                        description=f'Rendering {sequence.width} x {sequence.height}')
     bags.write_bag(path, sequence.calibration, (

@@ -28,11 +28,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from stereo_bp_ros import process
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress, viewer
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.system import process
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink

@@ -11,23 +11,24 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import evaluate_report, progress, viewer
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
-from stereo_bp_ros.config import Value, load_parameter_file
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
+from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import report
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import PERFORMANCE, totals_of
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.evaluation.sources import Input, Sources
 from stereo_bp_ros.replay import analysis, session
 from stereo_bp_ros.replay.analysis import METHOD, RecordedRun
 from stereo_bp_ros.replay.source import open_source
+from stereo_bp_ros.sources.bag_topics import StereoTopics
+from stereo_bp_ros.sources.pairs import Input, Sources
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink

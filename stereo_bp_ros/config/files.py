@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from stereo_bp_ros.bounded import MAX_TEXT_BYTES, check_limit, read_bytes
 from stereo_bp_ros.config.settings import Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.resources import PRESETS
+from stereo_bp_ros.system.bounded import MAX_TEXT_BYTES, check_limit, read_bytes
+from stereo_bp_ros.system.resources import PRESETS
 
 #: Name of the node, '/' and wildcards included, and its parameters by their whole names.
 Block = tuple[str, Mapping[str, Any]]

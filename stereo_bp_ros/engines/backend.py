@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from stereo_bp_ros import geometry, partitions
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
-from stereo_bp_ros.device_arrays import DeviceArray
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Maps, Rectification, RightWarp
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.engines import geometry, partitions
+from stereo_bp_ros.engines.geometry import MemoryPlan
+from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.errors import InputError, InputReason
-from stereo_bp_ros.geometry import MemoryPlan
-from stereo_bp_ros.images import RawImage, check_limits
-from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.rectification import Maps, Rectification, RightWarp
+from stereo_bp_ros.images.device_arrays import DeviceArray
+from stereo_bp_ros.images.raw_images import RawImage, check_limits
 
 #: Of what is free, one engine takes at most this much.
 SHARE = 0.8
@@ -92,12 +92,12 @@ class Engine(abc.ABC):
                 warp: RightWarp | None = None) -> dict[str, float]:
         """Match one pair of the size of ``plan.source`` and fill the given arrays.
 
-        ``outputs`` maps names of ``types.OUTPUTS`` to C-contiguous arrays of the caller; only
+        ``outputs`` maps names of ``OUTPUTS`` to C-contiguous arrays of the caller; only
         these are computed. Some need ``calibration``, of the rectified images; the setting
         ``rectify`` needs ``rectification``, of the plan's sizes. ``warp``, which is prepared for
         both, needs ``row_correction`` 'correct'. Images and arrays may be on a
         device if ``Backend.check_places`` lets them pass. Returns the milliseconds of each stage
-        of ``types.ENGINE_STAGES``.
+        of ``ENGINE_STAGES``.
         """
 
     def _new_maps(self, rectification: Rectification | None, warp: RightWarp | None
@@ -155,7 +155,7 @@ class Tools(Protocol):
 
 
 class Backend(abc.ABC, Generic[PlanT]):
-    """What computes, for configurations that ``engines.choose`` has given to it.
+    """What computes, for configurations that ``choice.choose`` has given to it.
 
     reason: why it was chosen, in one line; tools: None on the CPU.
     """

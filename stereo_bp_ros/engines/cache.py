@@ -16,7 +16,7 @@ import shutil
 import stat
 import time
 
-from stereo_bp_ros import atomic_files
+from stereo_bp_ros.system import atomic_files
 
 #: How every file begins, before the digest; another number is another format.
 FORMAT = 'stereo_bp_ros 1'

@@ -7,8 +7,8 @@ import functools
 import importlib
 from typing import Any, ClassVar, Generic, TypeVar
 
-from stereo_bp_ros.config import ResolvedConfig
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines.geometry import Wanted
 from stereo_bp_ros.papers.programs import PROGRAMS
 
 PlanT = TypeVar('PlanT')

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import look_up
+from stereo_bp_ros.system.bounded import MAX_REPORT_BYTES, read_bytes
 
 #: Of the confidence intervals, and the largest p of a change.
 SHARE, SIGNIFICANT = 0.95, 0.05

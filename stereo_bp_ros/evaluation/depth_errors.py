@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation.sums import Sums, none_for_nan
 
 #: Truths farther away are not compared; an estimate farther away, or at infinity, counts as this

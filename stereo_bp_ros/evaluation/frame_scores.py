@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation import depth_errors
 from stereo_bp_ros.evaluation.depth_errors import DepthError
 from stereo_bp_ros.evaluation.filling import fill_background

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.evaluation import regions
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
-from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.sources.pairs import Pair
 
 
 @dataclasses.dataclass(frozen=True)

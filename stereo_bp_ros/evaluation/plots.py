@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stereo_bp_ros import atomic_files
+from stereo_bp_ros.system import atomic_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

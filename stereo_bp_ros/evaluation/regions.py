@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import cv2
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation.depth_errors import distances
 
 #: Least step of the truth at a depth edge, pixels of disparity; a slanted surface has less.

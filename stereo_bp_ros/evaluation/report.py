@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stereo_bp_ros import atomic_files
 from stereo_bp_ros.evaluation.conditions import Verdict
+from stereo_bp_ros.system import atomic_files
 
 #: What a page needs.
 MODULES = ('jinja2', 'matplotlib')

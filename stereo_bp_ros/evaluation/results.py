@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros.cameras.row_estimator import RowState
+from stereo_bp_ros.checks.findings import Finding
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, MapScore, Means
 from stereo_bp_ros.evaluation.metrics import Score
-from stereo_bp_ros.findings import Finding
-from stereo_bp_ros.row_estimator import RowState
 
 #: Of the times of all runs of all frames.
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)

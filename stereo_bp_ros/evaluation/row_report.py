@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stereo_bp_ros.cameras.row_estimator import RowState
 from stereo_bp_ros.evaluation.results import PairRows, Result
-from stereo_bp_ros.row_estimator import RowState
 
 #: Sequences that have a line; of further ones there is their number.
 NAMED = 20

@@ -15,22 +15,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stereo_bp_ros import checks
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.checks import checks
+from stereo_bp_ros.checks.findings import Finding, believe
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines
 from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, PairRows, Result
-from stereo_bp_ros.evaluation.sources import Pair, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
-from stereo_bp_ros.findings import Finding, believe
-from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.observer import Observation
-from stereo_bp_ros.stream import StereoStream
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame
+from stereo_bp_ros.images.grey import to_8_bits
+from stereo_bp_ros.sources.pairs import Pair, Unread
+from stereo_bp_ros.stream.observer import Observation
+from stereo_bp_ros.stream.stereo_stream import StereoStream
 
 T = TypeVar('T')
 

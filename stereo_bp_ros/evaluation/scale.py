@@ -24,14 +24,14 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, resource_tracker
 from typing import Any
 
-from stereo_bp_ros import transport
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result, room_is_needed
 from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Matched, Skipped, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
-from stereo_bp_ros.evaluation.sources import Chunk, Sources, Unread
+from stereo_bp_ros.sources.pairs import Chunk, Sources, Unread
+from stereo_bp_ros.system import transport
 
 #: A worker's share of pairs without stamps comes in so many chunks.
 CHUNKS_PER_WORKER = 4

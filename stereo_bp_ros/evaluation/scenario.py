@@ -7,13 +7,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from stereo_bp_ros.config import Value
 from stereo_bp_ros.config.files import read_yaml
-from stereo_bp_ros.config.settings import did_you_mean
+from stereo_bp_ros.config.settings import Value, did_you_mean
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence, sequence_of
-from stereo_bp_ros.evaluation.sources import Input
+from stereo_bp_ros.sources.pairs import Input
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence, sequence_of
 
 #: What a scenario may have; the first two it must have.
 KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit')

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from stereo_bp_ros import pictures
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation import plots, report
 from stereo_bp_ros.evaluation.runs import Evaluation, Map, Matched
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images import pictures
+from stereo_bp_ros.images.raw_images import RawImage
 
 #: Error above which a pixel counts as wrong, pixels of disparity.
 BAD_PIXELS = 3.0

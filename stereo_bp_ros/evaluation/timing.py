@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines.backend import Backend
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 
 #: Frames of one variant in a row. What another variant leaves in the caches, and the graph of
 #: another engine on the device, costs the first frame of a turn time that no user sees (20 us on
@@ -37,7 +37,7 @@ def device_ms(backend: str, stages: Mapping[str, float]) -> float | None:
     return math.fsum(stages[name] for name in DEVICE_STAGES if name in stages)
 
 
-#: The back end of a configuration: ``engines.choose``.
+#: The back end of a configuration: ``choice.choose``.
 Choose = Callable[[MatcherConfig], Backend[Any]]
 
 

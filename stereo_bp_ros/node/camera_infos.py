@@ -11,7 +11,7 @@ import array
 import collections
 from typing import Any
 
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.stamps import SIDES
 
 #: Seconds that an image waits for the camera_info of its own stamp.
 WAIT = 0.1

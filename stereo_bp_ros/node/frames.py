@@ -12,9 +12,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stereo_bp_ros import checks, geometry
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification, rectified_info
+from stereo_bp_ros.cameras.row_correction import RowCorrection, corrected_info
+from stereo_bp_ros.checks import checks
+from stereo_bp_ros.checks.findings import Finding, believe
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.errors import (
     DeviceLostError,
     Doubt,
@@ -26,8 +31,8 @@ from stereo_bp_ros.errors import (
     quoted,
     reason_of,
 )
-from stereo_bp_ros.findings import Finding, believe
-from stereo_bp_ros.images import RawImage, check_pair
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame
+from stereo_bp_ros.images.raw_images import RawImage, check_pair
 from stereo_bp_ros.node import input_images
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
@@ -37,10 +42,7 @@ from stereo_bp_ros.node.diagnostics.rows import hold_findings
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
-from stereo_bp_ros.observer import Pair, PairObserver
-from stereo_bp_ros.rectification import Rectification, rectified_info
-from stereo_bp_ros.row_correction import RowCorrection, corrected_info
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.stream.observer import Pair, PairObserver
 
 #: Stamps may be this far ahead of the node's clock, seconds: clocks of two machines differ.
 FUTURE_TOLERANCE = 0.1

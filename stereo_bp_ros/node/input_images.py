@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import encoded_images
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import InputError, InputReason, quoted
-from stereo_bp_ros.images import ENCODINGS, RawImage, check_limits
-from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.images import encoded_images
+from stereo_bp_ros.images.raw_images import ENCODINGS, RawImage, check_limits
 
 #: Formats of compressed images.
 FORMATS = ('PNG', 'JPEG')

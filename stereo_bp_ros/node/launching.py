@@ -8,8 +8,9 @@ import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.config import all_settings, stereo_image_proc
+from stereo_bp_ros.config import stereo_image_proc
 from stereo_bp_ros.config.files import read_yaml
+from stereo_bp_ros.config.mappings import all_settings
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.node.main import EXIT_REFUSED

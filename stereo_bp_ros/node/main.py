@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from stereo_bp_ros import process
+from stereo_bp_ros.system import process
 
 #: The signals that end the node; the last one unless who started it has it ignored (nohup).
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -154,9 +154,9 @@ def main(args: Sequence[str] | None = None, *,
 
 def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
          signals: ShutdownSignals) -> int:
-    from stereo_bp_ros import transport
     from stereo_bp_ros.engines import host_memory
     from stereo_bp_ros.errors import StereoError, printable
+    from stereo_bp_ros.system import transport
 
     arguments = list(sys.argv[1:] if args is None else args)
     own = arguments[:arguments.index('--ros-args')] if '--ros-args' in arguments else arguments

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import engines
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification
+from stereo_bp_ros.cameras.row_correction import RowCorrection
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError, reason_of
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.row_correction import RowCorrection
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 
 #: Seconds without a new attempt after a failed one for want of device memory, doubled each time.
 FIRST_BACK_OFF, MAX_BACK_OFF = 1.0, 60.0
@@ -192,7 +192,7 @@ class MatcherHost:
     def pin(self, buffer: Any) -> None:
         """Have the device write into a buffer directly, where it is one that can."""
         if self.matcher is not None and self.matcher.backend == 'cuda':
-            backend = engines.known(self.matcher.config)
+            backend = choice.known(self.matcher.config)
             if backend is not None and backend.tools is not None:
                 backend.tools.pin(buffer)
 
@@ -227,7 +227,7 @@ class MatcherHost:
         self.matcher, self.config = matcher, config
         try:
             config = config.replace(backend=matcher.backend)
-            self.device = engines.choose(config).describe(config)
+            self.device = choice.choose(config).describe(config)
         except StereoError:
             self.device = {}
 

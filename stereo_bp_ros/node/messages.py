@@ -20,10 +20,10 @@ from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField
 from std_msgs.msg import Float64MultiArray, Header, MultiArrayDimension
 from stereo_msgs.msg import DisparityImage
 
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
 from stereo_bp_ros.node.diagnostics.report import hardware_id
 from stereo_bp_ros.node.frames import Result
-from stereo_bp_ros.types import OUTPUTS
 
 #: Encodings of images by type and channels of the pixels.
 ENCODINGS = {('float32', 0): '32FC1', ('uint16', 0): '16UC1', ('uint8', 3): 'bgr8'}
@@ -82,7 +82,7 @@ class OutputMessage(KeptMessage, abc.ABC):
         return self.message
 
     def pixels(self, width: int, height: int, decimation: int = 1) -> np.ndarray:
-        """Where the output is to be written: of the shape and type that ``types.OUTPUTS`` says,
+        """Where the output is to be written: of the shape and type that ``OUTPUTS`` says,
         C-contiguous, valid until another shape is asked for.
 
         :param width, height: of the images, pixels.

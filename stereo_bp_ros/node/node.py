@@ -17,9 +17,10 @@ from rclpy.lifecycle.node import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from stereo_bp_ros import engines
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import described, reason_of
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
@@ -46,9 +47,8 @@ from stereo_bp_ros.node.qos import QosWatch
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
 from stereo_bp_ros.node.subscriptions import InputSubscriptions
 from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
-from stereo_bp_ros.observer import PairObserver
-from stereo_bp_ros.stamps import SIDES
-from stereo_bp_ros.transport import lock_memory
+from stereo_bp_ros.stream.observer import PairObserver
+from stereo_bp_ros.system.transport import lock_memory
 
 #: Seconds that a transition waits for the worker: compiling everything takes minutes at most.
 CONFIGURE_LIMIT, DEACTIVATE_LIMIT, CLEANUP_LIMIT = 1200.0, 1.0, 30.0
@@ -211,7 +211,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         if self._configuration.awaits_preset:
             config, settings = self._configuration.matcher, self._configuration.node
             name, sentence = self._worker.call(
-                lambda: engines.best_preset(config, settings.image_width, settings.image_height),
+                lambda: choice.best_preset(config, settings.image_width, settings.image_height),
                 limit=CONFIGURE_LIMIT)
             self._configuration.use_preset(name)
             self.get_logger().info(sentence)

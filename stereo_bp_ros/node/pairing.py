@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import InputReason
+from stereo_bp_ros.images.stamps import SIDES, find_partner
 from stereo_bp_ros.node.camera_infos import WAIT, CameraInfos
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
-from stereo_bp_ros.stamps import SIDES, find_partner
 
 #: Stamps of paired images that are remembered to recognise duplicates, and ended generations whose
 #: reason is remembered: no result is ever older than that.

@@ -16,13 +16,14 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.parameter_service import ParameterService
 
-from stereo_bp_ros import distributions
-from stereo_bp_ros.config import MatcherConfig, NodeConfig, all_settings, split
 from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names
-from stereo_bp_ros.config.matcher import is_of_presets, provided_by
+from stereo_bp_ros.config.mappings import all_settings, split
+from stereo_bp_ros.config.matcher import MatcherConfig, is_of_presets, provided_by
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.config.stereo_image_proc import IGNORED, translate
 from stereo_bp_ros.errors import ConfigError, StereoError
+from stereo_bp_ros.system import distributions
 
 #: Called with the configuration before, the one asked for, and the node's settings.
 Check = Callable[[MatcherConfig, MatcherConfig, NodeConfig], None]

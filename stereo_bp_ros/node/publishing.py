@@ -12,7 +12,7 @@ from rclpy.lifecycle import LifecycleNode, LifecyclePublisher
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Float64MultiArray
 
-from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
 from stereo_bp_ros.node.frames import Result
@@ -32,7 +32,7 @@ from stereo_bp_ros.node.qos import QosWatch
 class Topic(NamedTuple):
     """What a topic of results carries.
 
-    output:  what the engine is to compute, a name of ``types.OUTPUTS``; '' = nothing: published
+    output:  what the engine is to compute, a name of ``OUTPUTS``; '' = nothing: published
              with the frames that others want.
     message: what keeps and fills the message. Topics of the same output share one.
     """

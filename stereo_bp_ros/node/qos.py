@@ -21,9 +21,9 @@ from rclpy.qos import (
 )
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
-from stereo_bp_ros import distributions
 from stereo_bp_ros.errors import printable
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.system import distributions
 
 #: What users may override per topic with parameters; durability for latched camera_info.
 OVERRIDABLE = (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY,

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stereo_bp_ros import engines, geometry
-from stereo_bp_ros.camera import Calibration, image_size
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.cameras.calibration import Calibration, image_size
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.engines import choice, geometry
 from stereo_bp_ros.errors import ConfigError, InputError, StereoError, reason_of
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.input_images import calibrate
@@ -78,7 +79,7 @@ class Reconfiguration:
         if all(size) and (old is None or not old.is_live_change(wanted)):
             matcher = self._matcher_host.matcher
             plan = None if matcher is None else matcher.memory_plan
-            backend = engines.known(wanted)
+            backend = choice.known(wanted)
             if backend is not None:     # else the worker finds out
                 backend.fit_at_best(wanted, *size, 0 if plan is None else plan.total)
 
@@ -144,7 +145,7 @@ class Reconfiguration:
             return ()                   # configure compiles
         try:
             wanted = self._searched(self._matcher_host.effective(parameters.matcher))
-            old, new = engines.known(active), engines.known(wanted)
+            old, new = choice.known(active), choice.known(wanted)
             if old is None or new is None:
                 return ()               # the worker asks the device, and compiles
             self._compiled.add(old.kernels_of(
@@ -216,7 +217,7 @@ class Reconfiguration:
             return
         try:
             config = self._searched(config)
-            engines.choose(config).fit(config, width, height)
+            choice.choose(config).fit(config, width, height)
             self._conditions.clear('input')
         except StereoError as error:
             self._conditions.error('input', f'no engine for {width} x {height}: {error}')
@@ -224,6 +225,6 @@ class Reconfiguration:
 
 def _warm_up(config: MatcherConfig, width: int, height: int) -> None:
     """Compile what a configuration needs, without the device that the worker has to itself."""
-    backend = engines.known(config)
+    backend = choice.known(config)
     if backend is not None:
         backend.warm_up(config, width, height)

@@ -15,14 +15,14 @@ from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
-from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import described
+from stereo_bp_ros.images.stamps import SIDES, header_stamp
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor, TopicReport
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
 from stereo_bp_ros.node.qos import QosWatch
-from stereo_bp_ros.stamps import SIDES, header_stamp
 
 #: Seconds between two looks at pairs that wait for their camera_info.
 RELEASE_PERIOD_S = 0.02

@@ -118,3 +118,8 @@ OF_FLOAT16 = 'plain_steps'
 
 #: Settings of the program that sums each window of SAD by itself, and so takes any window.
 SINGLE_WINDOWS: Mapping[str, Value] = {'program': 'streamed_sad'}
+
+
+def memory_bound(width: int, height: int, disparities: int) -> int:
+    """(5 + 10 n) M N values: what the AI 2009 paper's program allocates (its section 3.2)."""
+    return (5 + 10 * disparities) * width * height

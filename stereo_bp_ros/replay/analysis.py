@@ -13,14 +13,14 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
-from stereo_bp_ros.config import Value
+from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, Result
 from stereo_bp_ros.evaluation.showing import Showing, View
-from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.images.stamps import header_stamp
 from stereo_bp_ros.replay.session import SessionResult
 from stereo_bp_ros.replay.source import stamp_of
-from stereo_bp_ros.stamps import header_stamp
+from stereo_bp_ros.sources.pairs import Pair
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink

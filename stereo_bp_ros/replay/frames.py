@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.stamps import SIDES
 
 #: Counters of the status ``pairing``: those of images and pairs, and what follows from them.
 Counters = Mapping[str, int]

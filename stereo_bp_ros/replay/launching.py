@@ -6,14 +6,14 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from stereo_bp_ros.config import stamp_tolerance_s
+from stereo_bp_ros.config.mappings import stamp_tolerance_s
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.config.settings import Setting, Value
 from stereo_bp_ros.errors import ConfigError, StereoError
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_rectified_name
+from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.sources.bag_topics import StereoTopics, is_rectified_name
 
 #: Folder of the report where ``output`` is not set, and the word for none.
 OUTPUT, NO_OUTPUT = 'stereo_bp_replay', 'none'

@@ -18,11 +18,11 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.images.stamps import APART_S
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.listening import Spinner
 from stereo_bp_ros.replay.source import Event, Source
-from stereo_bp_ros.stamps import APART_S
+from stereo_bp_ros.sources import bags
 
 _CLASSES = {bags.IMAGE: Image, bags.COMPRESSED_IMAGE: CompressedImage,
             bags.CAMERA_INFO: CameraInfo}

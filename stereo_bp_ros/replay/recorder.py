@@ -16,12 +16,13 @@ from rclpy.serialization import deserialize_message
 from rosbags.typesys import Stores, get_typestore
 from stereo_msgs.msg import DisparityImage
 
-from stereo_bp_ros.config import MatcherConfig, Value
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.bag_messages import opened_bag
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.listening import Spinner
 from stereo_bp_ros.replay.parameter_requests import RemoteParameters
+from stereo_bp_ros.sources.bag_messages import opened_bag
 
 #: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
 RECORDED: Mapping[str, type] = {

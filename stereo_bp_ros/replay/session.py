@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from stereo_bp_ros import atomic_files, transport
-from stereo_bp_ros.config import Value, stamp_tolerance_s
+from stereo_bp_ros.config.mappings import stamp_tolerance_s
+from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.source import open_source
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.sources.bag_topics import StereoTopics
+from stereo_bp_ros.system import atomic_files, transport
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.recorder import Recorder

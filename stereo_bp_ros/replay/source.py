@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 
 import cv2
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import bags, datasets
-from stereo_bp_ros.evaluation.bag_topics import is_bag
-from stereo_bp_ros.evaluation.datasets.entries import Pair
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.sources.bag_topics import is_bag
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.datasets.entries import Pair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
 
 def _folder_source(path: pathlib.Path, period_s: float,
                    calibration: Calibration | None, topics: bags.StereoTopics) -> Source:
-    dataset = datasets.open_dataset(path, topics.tolerance_s, topics.globs)
+    dataset = open_dataset(path, topics.tolerance_s, topics.globs)
 
     def events() -> Iterator[Event]:
         for index, pair in enumerate(dataset):

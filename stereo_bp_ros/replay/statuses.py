@@ -14,9 +14,9 @@ from rclpy.context import Context
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 from stereo_bp_ros.errors import StereoError, printable
+from stereo_bp_ros.images.stamps import header_stamp
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.listening import Spinner, absolute, listener, namespace_of
-from stereo_bp_ros.stamps import header_stamp
 
 #: Seconds without a report of a node, which come once a second, from which on it is stale.
 STALE_S = 5.0

@@ -19,10 +19,11 @@ import numpy as np
 import rerun as rr
 import rerun.blueprint as rrb
 
-from stereo_bp_ros import atomic_files, pictures
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation.showing import bad_pixels
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images import pictures
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.system import atomic_files
 
 APPLICATION = 'stereo_bp'
 

@@ -29,14 +29,14 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, PointCloud2
 from stereo_msgs.msg import DisparityImage
 
-from stereo_bp_ros import encoded_images
-from stereo_bp_ros.camera import Calibration, projection
+from stereo_bp_ros.cameras.calibration import Calibration, projection
 from stereo_bp_ros.errors import StereoError, printable, reason_of
-from stereo_bp_ros.images import RawImage, check_limits
+from stereo_bp_ros.images import encoded_images
+from stereo_bp_ros.images.raw_images import RawImage, check_limits
+from stereo_bp_ros.images.stamps import header_stamp
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.listening import Spinner, absolute, listener, namespace_of
 from stereo_bp_ros.replay.viewing import LIVE, Sink
-from stereo_bp_ros.stamps import header_stamp
 
 _log = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from benchmarks.papers.table import (
     joined,
     merge,
 )
-from stereo_bp_ros import engines
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import BackendUnavailable, StereoError
-from stereo_bp_ros.evaluation import datasets
+from stereo_bp_ros.sources.datasets.entries import StereoPair
 from test.cases import every
 
 
@@ -41,7 +41,7 @@ class TinyImages(Images):
         if name in self._absent:
             return super().load(name)
         left, right = self._pair(72, 40, 5)
-        return datasets.StereoPair(name, left, right, np.full((40, 72), 5, np.float32))
+        return StereoPair(name, left, right, np.full((40, 72), 5, np.float32))
 
 
 @pytest.fixture(scope='module')
@@ -239,7 +239,7 @@ def test_the_ways_of_streaming_become_figures_8_and_9(textured_pair):
 def test_a_machine_without_any_back_end_says_why(monkeypatch):
     def refuse(config):
         raise BackendUnavailable('nothing here', 'buy something')
-    monkeypatch.setattr(engines, 'choose', refuse)
+    monkeypatch.setattr(choice, 'choose', refuse)
     with pytest.raises(StereoError, match='nothing here'):
         Bench(Images(None))
 

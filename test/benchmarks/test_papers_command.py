@@ -13,11 +13,12 @@ import pytest
 pytest.importorskip('numba')
 from benchmarks.papers import images
 from benchmarks.papers.__main__ import main
-from stereo_bp_ros.config import MatcherConfig, parse_assignments
+from stereo_bp_ros.config.mappings import parse_assignments
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import BackendUnavailable
-from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.papers.plain_steps import tune
 from stereo_bp_ros.papers.plain_steps.search import Result
+from stereo_bp_ros.sources.datasets.entries import StereoPair
 
 ROAD = ['--paper', 'ai_2009', '--table', 'times', '--table', 'preprocessing', '--backend', 'cpu',
         '--frames', '1']
@@ -37,7 +38,7 @@ def test_tables_are_written_as_markdown_and_json_and_read_again(
         no_data: str, tmp_path: pathlib.Path, textured_pair: Callable[..., Any],
         capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     truth = np.full((64, 96), 6, np.float32)
-    monkeypatch.setattr(images, '_draw_road', lambda name: datasets.StereoPair(
+    monkeypatch.setattr(images, '_draw_road', lambda name: StereoPair(
         name, *textured_pair(96, 64, 6), truth))
     first, second = tmp_path / 'first', tmp_path / 'second'
     assert main([no_data, *ROAD, '--output', str(first)]) == 0

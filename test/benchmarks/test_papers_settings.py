@@ -16,8 +16,9 @@ from benchmarks.papers.images import SIZES, Images
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import datasets, metrics, timing
+from stereo_bp_ros.evaluation import metrics, timing
 from stereo_bp_ros.papers.plain_steps import cuda_arrays, tune
+from stereo_bp_ros.sources.datasets.entries import StereoPair
 from test.cases import every
 
 INITIAL_MS, BEST_MS, OTHER_MS = 7.0, 2.0, 3.5
@@ -37,7 +38,7 @@ class Pictures(Images):
             return super()._look(name)
         width, height = SIZES[name] or (512, 512)
         empty = np.zeros((height, width), np.uint8)
-        return datasets.StereoPair(name, empty, empty, empty.astype(np.float32))
+        return StereoPair(name, empty, empty, empty.astype(np.float32))
 
 
 def occupancy_walk(config, initial_values, max_values):

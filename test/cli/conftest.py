@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.images import files
 
 
 @pytest.fixture(scope='session')

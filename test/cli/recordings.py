@@ -17,7 +17,7 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, W
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.sources import bags
 
 STORE = get_typestore(Stores.ROS2_KILTED)
 ROS1 = get_typestore(Stores.ROS1_NOETIC)

@@ -16,10 +16,10 @@ import pytest
 
 from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags, cloud_truth
-from stereo_bp_ros.evaluation.bag_reader import Reader
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
-from stereo_bp_ros.evaluation.bag_truth import Transforms
+from stereo_bp_ros.sources import bags, cloud_truth
+from stereo_bp_ros.sources.bag_reader import Reader
+from stereo_bp_ros.sources.bag_topics import StereoTopics
+from stereo_bp_ros.sources.bag_truth import Transforms
 from test.cli import recordings
 from test.cli.recordings import KINDS
 

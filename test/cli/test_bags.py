@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
-from stereo_bp_ros.alignment import corner_disparities
+from stereo_bp_ros.cameras.alignment import corner_disparities
+from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags
-from stereo_bp_ros.evaluation.bag_rectification import why_not_rectified
-from stereo_bp_ros.evaluation.sources import open_pairs
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.sources.bag_rectification import why_not_rectified
+from stereo_bp_ros.sources.pairs import open_pairs
 from test import raw_cameras
 from test.cases import every
 from test.cli import recordings

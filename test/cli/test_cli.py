@@ -12,12 +12,15 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, engines, files
+from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import VERBS, main
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
-from stereo_bp_ros.evaluation import bags, metrics
+from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources import bags
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
         '--backend', 'cpu']
@@ -277,7 +280,7 @@ def test_a_warm_up_tells_what_it_has_compiled_and_fails_where_that_cannot_be_kep
 
 
 def test_a_warm_up_on_cuda_needs_the_size(capsys, monkeypatch):
-    monkeypatch.setattr(engines, 'choose', lambda _: CudaBackend(TYPICAL, 'found'))
+    monkeypatch.setattr(choice, 'choose', lambda _: CudaBackend(TYPICAL, 'found'))
     for name, words in (('road', '--warm-up needs --size'), ('roads', "'roads'")):
         assert main(['info', '--warm-up', name]) == 2
         assert words in capsys.readouterr().err

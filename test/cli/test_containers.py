@@ -14,7 +14,7 @@ import yaml
 from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros import Calibration, StereoError
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.sources import bags
 from test.cli import mcap_files, recordings
 from test.cli.mcap_files import Channel
 

@@ -18,13 +18,14 @@ from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli import replay_recorded
 from stereo_bp_ros.cli.demo import MIN_PUBLISHED
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags, report
+from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.results import Figures, Result
 from stereo_bp_ros.evaluation.showing import View
-from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay import analysis
 from stereo_bp_ros.replay.session import SessionResult
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.sources.pairs import open_pairs
 from test.evaluation import pages
 
 FLAT = np.full((8, 8), 3, np.float32)

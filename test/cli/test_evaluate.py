@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from stereo_bp_ros import MatcherConfig, RawImage, files, process
+from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages.convert import to_grey
 from stereo_bp_ros.evaluation.runs import Evaluation
-from stereo_bp_ros.grey import to_8_bits as grey_of
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images import files
+from stereo_bp_ros.images.grey import to_8_bits as grey_of
+from stereo_bp_ros.images.raw_images import ENCODINGS
+from stereo_bp_ros.system import process
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
         '--backend', 'cpu', '--repeat', '1']

@@ -10,11 +10,11 @@ import shutil
 import numpy as np
 import pytest
 
-from stereo_bp_ros import files
 from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import metrics, report
 from stereo_bp_ros.evaluation.showing import SPREAD, WORST
+from stereo_bp_ros.images import files
 from test.evaluation import pages
 
 FAST = ('--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',

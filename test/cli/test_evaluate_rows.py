@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip('numba')
-from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test.cases import every
 from test.drives import write_drive
 

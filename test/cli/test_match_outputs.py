@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher, files
+from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.images import files
 from test.raw_cameras import HEIGHT, WIDTH, camera_info, raw_image, write_ros
 
 CONFIG = MatcherConfig(backend='cpu', disparity_range=16, levels=3, iterations=4)

@@ -8,10 +8,10 @@ import pathlib
 import numpy as np
 import pytest
 
-from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 
 SAD = ['--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=32']
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import yaml
 
-from stereo_bp_ros import files
 from stereo_bp_ros.cli import outputs
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.images import files
 
 SAD = ['--set', 'stereo_algorithm=sad', '--set', 'disparity_range=16', '--backend', 'cpu']
 
@@ -38,7 +38,7 @@ def parameters(path: str) -> None:
 
 @pytest.fixture
 def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ('stereo_bp_ros.matcher.StereoMatcher.__init__',
+    for name in ('stereo_bp_ros.matcher.stereo_matcher.StereoMatcher.__init__',
                  'stereo_bp_ros.evaluation.runs.Evaluation.__init__',
                  'stereo_bp_ros.evaluation.timing.measure'):
         monkeypatch.setattr(name, None)

@@ -10,11 +10,11 @@ import pytest
 
 from stereo_bp_ros.cli import render
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenario import read_scenario
-from stereo_bp_ros.evaluation.scenes import sequence as scenes
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.scenes import sequence as scenes
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import HARD, RoadSequence
 
 
 def chosen(*arguments):

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stereo_bp_ros import process
 from stereo_bp_ros.cli import main
-from stereo_bp_ros.config import all_settings
+from stereo_bp_ros.config.mappings import all_settings
+from stereo_bp_ros.system import process
 from test.cases import examples, slow
 from test.cli.runs import LIMIT_S, check, run, steady, texts, words
 
@@ -204,15 +204,15 @@ def test_a_reader_that_goes_is_no_error(arguments):
 #: The program, which makes a file of this name when it has matched once.
 MATCHING = """
 import pathlib, sys
-from stereo_bp_ros import matcher
+from stereo_bp_ros import StereoMatcher
 from stereo_bp_ros.cli import main
 
-def compute(self, *pair, of=matcher.StereoMatcher.compute, **options):
+def compute(self, *pair, of=StereoMatcher.compute, **options):
     frame = of(self, *pair, **options)
     pathlib.Path(sys.argv[1]).touch()
     return frame
 
-matcher.StereoMatcher.compute = compute
+StereoMatcher.compute = compute
 sys.exit(main.main(sys.argv[2:]))
 """
 

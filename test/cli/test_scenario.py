@@ -125,7 +125,7 @@ def test_an_evaluation_without_any_input_is_one_line(capsys):
 def test_a_bag_and_a_folder_are_judged_together_by_distance(
         tmp_path, textured_pair, write_pair, capsys):
     pytest.importorskip('numba')
-    bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+    bags = pytest.importorskip('stereo_bp_ros.sources.bags')
     left, right = textured_pair(96, 48, 6)
     truth = np.full((48, 96), 6, np.float32)
     # 120 px metres: the bag is 20 m away; the folder has no calibration.

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import yaml
 
-from stereo_bp_ros import Calibration, StereoError, files
+from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
-from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.sources import Sources, inputs_of
+from stereo_bp_ros.images import files
+from stereo_bp_ros.images.stamps import Image, PairFinder
 from stereo_bp_ros.replay.source import open_source
-from stereo_bp_ros.stamps import Image, PairFinder
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.sources.bag_topics import StereoTopics
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.pairs import Sources, inputs_of
 from test.cli import recordings
 
 CALIBRATION = Calibration(400.0, 0.25, 47.5, 47.5, 24.0)

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from stereo_bp_ros import StereoError
-from stereo_bp_ros.evaluation import bags
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics, find_stereo_topics
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.sources.bag_topics import StereoTopics, find_stereo_topics
 
 
 def topics_of(*names: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.cli.render import render_bag
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test import machine
 
 COMMANDS = {'stereo_bp': 'stereo_bp_ros.cli.main', 'stereo_bp_node': 'stereo_bp_ros.node.main'}

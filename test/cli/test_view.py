@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip('rerun')
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.main import build_parser, main
 from stereo_bp_ros.errors import StereoError

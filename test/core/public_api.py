@@ -16,11 +16,12 @@ import sys
 from collections.abc import Iterator
 
 import stereo_bp_ros
-from stereo_bp_ros import types
 from stereo_bp_ros.cli.main import build_parser
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.settings import Settings
+from stereo_bp_ros.frame import disparity_frame
 
 
 def lines(topics: bool = True) -> list[str]:
@@ -29,7 +30,7 @@ def lines(topics: bool = True) -> list[str]:
     :param topics: those of the node, too, which need ROS.
     """
     return sorted({*_python(), *_settings(), *_commands(), *(_topics() if topics else ()),
-                   *(f'output {name}' for name in types.OUTPUTS),
+                   *(f'output {name}' for name in disparity_frame.OUTPUTS),
                    *(f'preset {name}' for name in preset_names())})
 
 

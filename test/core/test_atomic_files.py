@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stereo_bp_ros import atomic_files
+from stereo_bp_ros.system import atomic_files
 from test.core.test_house import PACKAGE
 from test.machine import file_size_limit
 
@@ -149,14 +149,14 @@ WRITERS = {'open', 'write_text', 'write_bytes', 'imwrite', 'savez', 'save', 'sav
 #: Modules that may call some of them, and why.
 ALLOWED = {
     'cli/viewer.py': ({'open', 'write_text'}, 'settings and log in a temporary folder'),
-    'evaluation/bag_messages.py': ({'Writer'}, 'in a folder of atomic_files'),
-    'evaluation/bag_storage.py': ({'open'}, 'unpacked in a temporary folder'),
     'evaluation/plots.py': ({'savefig'}, 'into memory'),
     'evaluation/scale.py': ({'open'}, 'results of workers, read while they write them'),
-    'output_files.py': ({'save'}, 'into memory'),
-    'pictures.py': ({'write_text'}, 'into a picture'),
+    'images/output_files.py': ({'save'}, 'into memory'),
+    'images/pictures.py': ({'write_text'}, 'into a picture'),
     'replay/session.py': ({'open'}, 'logs, which are read while processes write them'),
-    'replay/viewing.py': ({'FileSink'}, 'into a pipe')}
+    'replay/viewing.py': ({'FileSink'}, 'into a pipe'),
+    'sources/bag_messages.py': ({'Writer'}, 'in a folder of atomic_files'),
+    'sources/bag_storage.py': ({'open'}, 'unpacked in a temporary folder')}
 
 #: Whose functions write whole files, or arrays and settings that are none.
 OTHERS = {'atomic_files', 'plots', 'frame'}

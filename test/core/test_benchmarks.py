@@ -18,10 +18,10 @@ pytest.importorskip('numba')
 
 from benchmarks import common, gpu_faults, sanitizers
 from benchmarks.frame_loop import FrameLoop
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines.cuda.plan import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import device
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = sorted({path.stem for path in (REPOSITORY / 'benchmarks').glob('*.py')}

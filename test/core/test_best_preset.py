@@ -9,13 +9,15 @@ import pathlib
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, engines, files, preset_names
+from stereo_bp_ros import MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.matcher import provided_by
 from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.images import files
 
 
 @pytest.mark.parametrize(('threads', 'size', 'name'), [
@@ -23,7 +25,7 @@ from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
     (2, (320, 240), 'road')])
 def test_a_cpu_gets_the_best_that_is_fast_enough(threads, size, name, monkeypatch):
     monkeypatch.setenv('NUMBA_NUM_THREADS', '8')
-    found, sentence = engines.best_preset(MatcherConfig(backend='cpu', num_threads=threads), *size)
+    found, sentence = choice.best_preset(MatcherConfig(backend='cpu', num_threads=threads), *size)
     assert found == name
     assert f'takes {name} on cpu' in sentence
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros.camera import Calibration, image_size, projection
-from stereo_bp_ros.checks import check_image_size, check_projections
+from stereo_bp_ros.cameras.calibration import Calibration, image_size, projection
+from stereo_bp_ros.checks.checks import check_image_size, check_projections
 from stereo_bp_ros.errors import InputError, InputReason
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

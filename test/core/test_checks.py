@@ -18,15 +18,14 @@ from stereo_bp_ros import (
     MatcherConfig,
     RawImage,
     StereoMatcher,
-    calibration_checks,
-    checks,
     examine_pair,
 )
-from stereo_bp_ros.checks import FrozenCameras
+from stereo_bp_ros.checks import calibration_checks, checks
+from stereo_bp_ros.checks.checks import FrozenCameras
+from stereo_bp_ros.checks.findings import CHECKS, Severity
 from stereo_bp_ros.errors import IGNORABLE, Doubt, ignored_keys
-from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.findings import CHECKS, Severity
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.raw_images import ENCODINGS
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.slanted_plane import SlantedPlane
 
 RANDOM = np.random.default_rng(0)

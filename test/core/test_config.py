@@ -11,17 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stereo_bp_ros.cli.info import settings_reference
-from stereo_bp_ros.config import (
-    MatcherConfig,
-    NodeConfig,
-    all_settings,
-    parse_assignments,
-    quantisation,
-)
+from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.mappings import all_settings, parse_assignments
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import ConfigError, shown
-from stereo_bp_ros.resources import PRESETS
+from stereo_bp_ros.system.resources import PRESETS
 
 
 def test_every_setting_accepts_its_default_and_has_a_meaning_and_limits():

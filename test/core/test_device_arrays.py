@@ -16,9 +16,9 @@ from stereo_bp_ros import (
     RawImage,
     StereoError,
     StereoMatcher,
-    device_arrays,
 )
-from stereo_bp_ros.device_arrays import DeviceArray
+from stereo_bp_ros.images import device_arrays
+from stereo_bp_ros.images.device_arrays import DeviceArray
 from test.engines.support.on_device import WithDlpack, WithInterface
 
 WAYS = [WithInterface, WithDlpack]

@@ -9,13 +9,13 @@ import types
 
 import pytest
 
-from stereo_bp_ros import distributions
+from stereo_bp_ros.system import distributions
 
 #: Signs of a difference between distributions.
 SIGNS = re.compile(r'\b(?:Humble|Iron|Jazzy|Kilted|ROS_DISTRO|qos_event)\b')
 
 #: Where they are. Names of bags' types and of packages to install are no differences.
-PLACE = 'stereo_bp_ros/distributions.py'
+PLACE = 'stereo_bp_ros/system/distributions.py'
 
 
 def test_differences_between_distributions_are_in_one_file(repository: pathlib.Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from stereo_bp_ros import InputReason, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import UsageError, build_parser
 from stereo_bp_ros.config.stereo_image_proc import IGNORED
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from stereo_bp_ros.node import main as node
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import STAGES
-from stereo_bp_ros.papers import memory_bound
+from stereo_bp_ros.papers.programs import memory_bound
 from test.cases import every
 from test.core import class_table
 

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines.geometry import ALIGNMENT, MemoryPlan, pyramid, valid_window
 from stereo_bp_ros.errors import MemoryLimitError
-from stereo_bp_ros.geometry import (
-    ALIGNMENT,
-    MemoryPlan,
-    pyramid,
-    valid_window,
-)
 
 
 def test_each_level_has_half_the_nodes_rounded_up():

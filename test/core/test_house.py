@@ -18,24 +18,13 @@ PACKAGE = 'stereo_bp_ros'
 CONTRIBUTING = (pathlib.Path(__file__).parents[2] / 'CONTRIBUTING.md').read_text(encoding='utf-8')
 
 
-def core(repository: pathlib.Path) -> set[str]:
-    """The modules at the top of the package that all others share."""
-    return {path.stem for path in (repository / PACKAGE).glob('*.py')} - {
-        '__init__', 'matcher', 'stream'}
-
-
-def allowed_imports(repository: pathlib.Path) -> dict[str, set[str]]:
-    """What a file or room may import by the table in CONTRIBUTING.md; '' = from the package."""
-    table = CONTRIBUTING.partition('| room | may import |')[2].partition('\n\n')[0]
-    rooms = {room: set(cells.split(', ')) for room, cells in re.findall(
-        r'^\| ([\w/]+) \| ([\w/, ]+) \|$', table, re.MULTILINE)}
-    for cells in rooms.values():
-        if 'core' in cells:
-            cells |= core(repository)
-        if 'package' in cells:
-            cells.add('')
-    return {**dict.fromkeys(core(repository), rooms.pop('core')), **rooms}
-
+#: What nearer rules allow a room, and what they forbid it.
+ALLOWED = {
+    'papers/programs': {'config/settings'},
+    'engines/cuda/runtime': {'errors', 'system/resources', 'engines/geometry', 'engines/cache',
+                             'engines/compiling', 'engines/cuda/runtime'},
+    'engines/cpu/simd': {'errors', 'engines/cache', 'engines/compiling', 'engines/cpu/simd'}}
+FORBIDDEN = {'node': {'papers', 'sources', 'evaluation'}}
 
 #: Lines of a file, and characters of a line; tables and addresses of pages aside.
 MAX_FILE, MAX_LINE = 450, 99
@@ -86,49 +75,74 @@ def place_of(name: str, repository: pathlib.Path) -> str:
     return '/'.join(parts)
 
 
-def drawn_folders() -> set[str]:
-    """The folders in the drawing of CONTRIBUTING.md."""
+def drawn() -> list[str]:
+    """Folders, and modules at the top, in the drawing of CONTRIBUTING.md, from above."""
     drawing = CONTRIBUTING.partition('```\nkernels/')[2].partition('```')[0]
-    folders, above = {'kernels'}, ['']
+    found, above = ['kernels'], ['']
     for line in drawing.splitlines()[1:]:
-        names = re.match(r'((?:    )*)((?:[a-z_]+/ *)+)', line)
+        names = re.match(r'((?:    )*)((?:[a-z_]+(?:/|\.py)(?: +|$))+)', line)
         if names and len(line) - len(line.lstrip()) < 20:
             depth = len(names[1]) // 4
-            found = [above[depth] + name for name in names[2].split()]
-            folders |= {name.rstrip('/') for name in found}
-            above[depth + 1:] = [found[-1]]
-    return folders
+            here = [above[depth] + name for name in names[2].split()]
+            found += [name.rstrip('/') for name in here]
+            above[depth + 1:] = [here[-1]]
+    return found
+
+
+def rooms() -> list[str]:
+    """Those of the package, in their order."""
+    return [name.removeprefix(f'{PACKAGE}/').removesuffix('.py') for name in drawn()
+            if name.startswith(f'{PACKAGE}/') and name.count('/') == 1]
 
 
 def test_the_drawing_of_the_house_shows_its_folders(repository):
-    in_package = {path.parent.relative_to(repository).as_posix()
-                  for path in (repository / PACKAGE).rglob('*.py')}
-    shown = drawn_folders()
-    assert {name for name in shown if name.startswith(PACKAGE)} == in_package
-    assert every((repository / name).is_dir() for name in shown)
+    package = repository / PACKAGE
+    in_package = {path.parent.relative_to(repository).as_posix() for path in package.rglob('*.py')}
+    at_the_top = {f'{PACKAGE}/{path.name}' for path in package.glob('[a-z]*.py')}
+    shown = set(drawn())
+    assert {name for name in shown if name.startswith(PACKAGE)} == in_package | at_the_top
+    assert every((repository / name).exists() for name in shown)
 
 
-def test_every_room_imports_only_the_rooms_that_it_may(repository):
-    violations, rooms = [], allowed_imports(repository)
+def may_import(here: str, place: str) -> bool:
+    """Whether a module of the package may import a file or room of it ('' = the package)."""
+    order = rooms()
+    near = max((room for room in ALLOWED if is_in(here, [room])), key=len, default='')
+    if near:
+        return is_in(place, ALLOWED[near])
+    room, other = here.partition('/')[0], place.partition('/')[0]
+    if not other:
+        return room == order[-1]
+    if place == 'papers/programs' and room in ('config', 'engines'):
+        return True
+    return order.index(other) <= order.index(room) and other not in FORBIDDEN.get(room, ())
+
+
+def test_every_room_imports_only_those_before_it(repository):
+    violations = []
     for path in modules(repository):
         here = path.relative_to(repository / PACKAGE).with_suffix('').as_posix()
         if here == '__init__':
             continue
-        allowed = rooms[max((room for room in rooms if is_in(here, [room])), key=len)]
         for name in imports(path):
-            if name.split('.')[0] != PACKAGE:
-                continue
-            place = place_of(name, repository)
-            if not (is_in(place, allowed) if place else '' in allowed):
+            if name.split('.')[0] == PACKAGE and not may_import(here, place_of(name, repository)):
                 violations.append(f'{path.relative_to(repository)} imports {name}')
     assert not violations
+
+
+def test_a_room_itself_imports_nothing(repository):
+    """So that a name has one place that it is imported from."""
+    inits = [path for path in modules(repository)
+             if path.name == '__init__.py' and path.parent.name != PACKAGE]
+    assert len(inits) > 20
+    assert not [str(path) for path in inits if imports(path)]
 
 
 def test_only_papers_name_the_programs_that_repeat_them(repository):
     name = re.compile('|'.join(PROGRAMS))
     paths = [path for path in modules(repository)
              if is_in(path.relative_to(repository / PACKAGE).with_suffix('').as_posix(),
-                      core(repository) | {'config', 'engines', 'matcher', 'stream'})]
+                      set(rooms()[:rooms().index('sources')]) - {'papers'})]
     assert len(paths) > 100
     assert not [str(path.relative_to(repository)) for path in paths
                 if name.search(path.read_text(encoding='utf-8'))]

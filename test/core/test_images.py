@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stereo_bp_ros.errors import InputError, InputReason
-from stereo_bp_ros.images import ENCODINGS, RawImage, check_pair
+from stereo_bp_ros.images.raw_images import ENCODINGS, RawImage, check_pair
 
 
 @given(width=st.integers(1, 20), height=st.integers(1, 20), padding=st.integers(0, 9),

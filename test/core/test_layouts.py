@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stereo_bp_ros.evaluation.bags import FRAME_IDS
+from stereo_bp_ros.sources.bags import FRAME_IDS
 
 #: What the layout may show.
 TOPICS = {

@@ -20,11 +20,9 @@ from stereo_bp_ros import (
     RawImage,
     StereoError,
     StereoMatcher,
-    engines,
-    partitions,
 )
-from stereo_bp_ros.engines import host_memory
-from stereo_bp_ros.engines.backend import Backend
+from stereo_bp_ros.engines import choice, host_memory, partitions
+from stereo_bp_ros.engines.backend import SHARE, Backend
 from stereo_bp_ros.engines.cuda.runtime import device
 
 SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
@@ -211,7 +209,7 @@ def test_what_only_the_cpu_engine_has_goes_to_the_cpu_and_is_refused_on_cuda(mon
         StereoMatcher(config, backend='cuda')
     assert refused.value.field == field
     exact = SMALL.replace(message_type='float32', exact=True, backend='auto')
-    assert engines.choose(exact).name == 'cuda'
+    assert choice.choose(exact).name == 'cuda'
 
 
 @pytest.mark.parametrize(('version', 'text'), [
@@ -264,7 +262,7 @@ def test_neither_a_warm_engine_nor_a_live_change_compiles(textured_pair):
 @pytest.fixture
 def scarce(monkeypatch):
     """Sets how many bytes a matcher's host has: what its engine does not hold is free."""
-    engines.warm_up(SMALL)          # or room is left for the compiler
+    choice.warm_up(SMALL)          # or room is left for the compiler
 
     def install(matcher, total):
         def free(**_):
@@ -276,8 +274,8 @@ def scarce(monkeypatch):
 
 def fitting_total(config, width, height):
     """Bytes free at which an engine just fits as a whole."""
-    plan = engines.choose(config).plan(config, width, height, partitions.whole(width, height))
-    return int(plan.memory.total / engines.SHARE) + 1
+    plan = choice.choose(config).plan(config, width, height, partitions.whole(width, height))
+    return int(plan.memory.total / SHARE) + 1
 
 
 LARGER = SMALL.replace(disparity_range=32)
@@ -330,7 +328,7 @@ def test_where_building_fails_after_the_old_engine_was_closed_the_old_configurat
 
 
 def test_a_closed_engine_holds_no_memory():
-    engine = engines.create_engine(SMALL, 64, 48)
+    engine = choice.create_engine(SMALL, 64, 48)
     arena = next(iter(engine._arrays.values()))
     while isinstance(arena.base, np.ndarray):
         arena = arena.base
@@ -347,6 +345,6 @@ def test_whether_a_configuration_fits_is_told_without_asking_a_device_what_is_fr
     monkeypatch.setattr(device, 'properties', lambda _: device.TYPICAL)
     monkeypatch.setattr(device, 'available_memory', refuse)
     on_device = SMALL.replace(backend='cuda')
-    engines.choose(on_device).fit_at_best(on_device, 640, 480)
+    choice.choose(on_device).fit_at_best(on_device, 640, 480)
     with pytest.raises(MemoryLimitError):
-        engines.choose(on_device).fit_at_best(on_device.replace(memory_limit=1000), 640, 480)
+        choice.choose(on_device).fit_at_best(on_device.replace(memory_limit=1000), 640, 480)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig, StereoMatcher
-from stereo_bp_ros import matcher as matcher_module
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.engines.current import CurrentEngine
-from stereo_bp_ros.entrance import Entrance
+from stereo_bp_ros.matcher import stereo_matcher
+from stereo_bp_ros.matcher.current_engine import CurrentEngine
+from stereo_bp_ros.system.entrance import Entrance
 from test.cases import every
 
 SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
@@ -169,7 +169,7 @@ def test_threads_that_submit_first_at_once_share_one_worker(
             time.sleep(0.05)        # for the other threads to get here, too
             super().__init__(*arguments)
             made.append(self)
-    monkeypatch.setattr(matcher_module, 'ThreadPoolExecutor', SlowToMake)
+    monkeypatch.setattr(stereo_matcher, 'ThreadPoolExecutor', SlowToMake)
     with StereoMatcher(SMALL) as matcher:
         matcher.prepare(64, 32)
         barrier, errors = threading.Barrier(3), list[BaseException]()

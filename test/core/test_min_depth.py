@@ -17,11 +17,11 @@ from stereo_bp_ros import (
     MatcherConfig,
     MemoryLimitError,
     StereoMatcher,
-    geometry,
 )
+from stereo_bp_ros.cameras.rectification import RawCamera, Rectification
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.costs import terms
 from stereo_bp_ros.engines.cuda.hierarchical.formats import CHUNK, MessageFormat
-from stereo_bp_ros.rectification import RawCamera, Rectification
 
 KITTI = Calibration(720.0, 0.54, 600.0, 600.0, 180.0)
 #: A point at 1 m has the disparity 20.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import ConfigError, StereoMatcher
-from stereo_bp_ros.opencv_interface import SETTINGS, UNMAPPED
+from stereo_bp_ros.matcher.opencv_interface import SETTINGS, UNMAPPED
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stereo_bp_ros.config import load_parameter_file
-from stereo_bp_ros.config.parameter_blocks import without_node
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file, without_node
 from stereo_bp_ros.errors import ConfigError
 
 OTHER = {'use_color': True, 'queue_size': 9}

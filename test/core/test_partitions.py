@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros import engines
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import choice
+from stereo_bp_ros.engines.geometry import MemoryPlan
+from stereo_bp_ros.engines.partitions import Partitioning, choose, split, whole
 from stereo_bp_ros.errors import ConfigError, InputError, MemoryLimitError
-from stereo_bp_ros.geometry import MemoryPlan
-from stereo_bp_ros.partitions import Partitioning, choose, split, whole
 from test.cases import every
 
 
@@ -70,7 +70,7 @@ def test_every_pixel_is_kept_once(width: int, height: int, columns: int, rows: i
 def test_no_partitions_are_sought_for_an_image_that_no_engine_takes() -> None:
     config = MatcherConfig(max_image_width=1000, max_image_height=500, disparity_range=8,
                            downscale=2, backend='cpu')
-    backend = engines.choose(config)
+    backend = choice.choose(config)
     assert backend.fit(config, 1000, 500).parts.count == 1
     for width, height in ((1001, 500), (1000, 501), (10**6, 10**6)):
         with pytest.raises(InputError, match=f'too large: {width} x {height}; .*1000 x 500'):

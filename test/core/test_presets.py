@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import StereoMatcher
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.slanted_plane import SlantedPlane
 
 pytest.importorskip('numba')

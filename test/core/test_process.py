@@ -11,11 +11,11 @@ import time
 
 import pytest
 
-from stereo_bp_ros import process
+from stereo_bp_ros.system import process
 
 LIMIT = 60.0
 
-END = 'import ctypes, os, signal, sys; from stereo_bp_ros import process; '
+END = 'import ctypes, os, signal, sys; from stereo_bp_ros.system import process; '
 
 
 def status_of(code: str, *options: str, **arguments: object) -> int:
@@ -94,7 +94,7 @@ def test_an_application_that_imports_the_package_keeps_its_interruptions(
 
 
 def test_an_ignored_interruption_stays_ignored() -> None:
-    code = ('import signal; from stereo_bp_ros import process; '
+    code = ('import signal; from stereo_bp_ros.system import process; '
             'process.end_by_interruption(); process.raise_interruptions(); '
             'signal.raise_signal(signal.SIGINT)')
     assert status_of(code, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) == 0
@@ -107,7 +107,8 @@ def test_an_end_in_time_is_not_waited_for() -> None:
 
 
 def test_closed_standard_streams_are_opened_and_the_next_file_is_none_of_them() -> None:
-    code = ('import os, sys; from stereo_bp_ros import process; process.open_standard_streams(); '
+    code = ('import os, sys; from stereo_bp_ros.system import process; '
+            'process.open_standard_streams(); '
             'print("lost"); print("lost", file=sys.stderr); sys.stdout.flush(); '
             'assert not sys.stdin.read(); '
             'assert all(map(os.get_inheritable, range(3))); sys.exit(10 + min(os.pipe()))')

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.config import parse_assignments
+from stereo_bp_ros.config.mappings import parse_assignments
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.papers.programs import PROGRAMS, PlainSteps
 

@@ -18,13 +18,12 @@ from stereo_bp_ros import (
     MatcherConfig,
     StereoError,
     StereoMatcher,
-    engines,
-    files,
-    pictures,
 )
-from stereo_bp_ros.config import NodeConfig
-from stereo_bp_ros.output_files import ENDINGS
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.engines import choice
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
+from stereo_bp_ros.images import files, pictures
+from stereo_bp_ros.images.output_files import ENDINGS
 
 SMALL = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'backend': 'cpu'}
 CALIBRATION = Calibration(100.0, 0.5, 32.0, 30.0, 16.0)
@@ -60,7 +59,7 @@ def test_auto_refuses_what_is_no_size(size, text):
 def test_auto_is_the_best_preset_for_the_size_that_is_given(monkeypatch):
     monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
     matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, levels=3)
-    name, _ = engines.best_preset(MatcherConfig(backend='cpu', num_threads=2), 320, 240)
+    name, _ = choice.best_preset(MatcherConfig(backend='cpu', num_threads=2), 320, 240)
     assert matcher.config == MatcherConfig.preset(name, backend='cpu', num_threads=2, levels=3)
     large = StereoMatcher(preset='auto', backend='cpu', size=(1242, 375), num_threads=2)
     assert large.config == MatcherConfig.preset('road_fast', backend='cpu', num_threads=2)

@@ -32,7 +32,7 @@ from stereo_bp_ros import (
     ValidWindow,
     examine_pair,
 )
-from stereo_bp_ros.opencv_interface import SETTINGS
+from stereo_bp_ros.matcher.opencv_interface import SETTINGS
 from test.cases import every
 from test.core.class_table import LEFT_OUT
 from test.raw_cameras import HEIGHT, WIDTH, camera_info, rectification, write_ros

@@ -8,11 +8,11 @@ import types
 import numpy as np
 import pytest
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import IDENTITY, Maps, RawCamera, Rectification, RightWarp
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason
-from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.rectification import IDENTITY, Maps, RawCamera, Rectification, RightWarp
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from test.other_nodes import package
 from test.raw_cameras import (
     BASELINE,

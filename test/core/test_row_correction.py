@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.rectification import RightWarp
-from stereo_bp_ros.row_correction import TERMS, RowCorrection, places
-from stereo_bp_ros.row_estimator import (
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import RightWarp
+from stereo_bp_ros.cameras.row_correction import TERMS, RowCorrection, places
+from stereo_bp_ros.cameras.row_estimator import (
     MAX_RATE_PX_S,
     MIN_CORRECTION_PX,
     MIN_POINTS,

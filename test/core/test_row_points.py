@@ -9,14 +9,14 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.alignment import MAX_WIDTH, row_points
-from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.row_correction import RowCorrection
-from stereo_bp_ros.row_estimator import RowEstimator
+from stereo_bp_ros.cameras.alignment import MAX_WIDTH, row_points
+from stereo_bp_ros.cameras.row_correction import RowCorrection
+from stereo_bp_ros.cameras.row_estimator import RowEstimator
+from stereo_bp_ros.images.grey import to_8_bits
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 
 STREET = RoadSequence(width=640, height=240, max_disparity=64, frames=40)
 

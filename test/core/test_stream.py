@@ -20,10 +20,10 @@ from stereo_bp_ros import (
     MatcherConfig,
     StereoMatcher,
     StereoStream,
-    observer,
 )
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
+from stereo_bp_ros.stream import observer
 from test.drives import write_drive
 
 SETTINGS = {'backend': 'cpu', 'stereo_algorithm': 'sad', 'disparity_range': 32,

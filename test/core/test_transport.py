@@ -10,8 +10,8 @@ import types
 
 import pytest
 
-from stereo_bp_ros import distributions, transport
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.system import distributions, transport
 
 PLENTY, LITTLE, NOTHING = 64 * 2**20, 2 * 2**20, 0
 NAME = distributions.profile_variable({})
@@ -71,7 +71,7 @@ def test_without_a_single_page_ros_runs_only_where_its_tracing_has_one(with_room
 
 
 def test_one_line_sets_the_profile_of_a_cameras_shell(repository):
-    line = f'eval "$({sys.executable} -m stereo_bp_ros.transport)"'
+    line = f'eval "$({sys.executable} -m stereo_bp_ros.system.transport)"'
     shell = subprocess.run(
         ['sh', '-c', f'{line} && printf %s "${NAME} $MALLOC_TRIM_THRESHOLD_"'],
         capture_output=True, text=True, cwd='/', check=True, env={
@@ -88,7 +88,7 @@ def test_an_image_finds_the_pages_of_the_one_before():
     size = 4 * 1280 * 720
     script = (
         'import array, resource, sys\n'
-        'from stereo_bp_ros import transport\n'
+        'from stereo_bp_ros.system import transport\n'
         'assert transport.keep_freed_memory() == (sys.argv[1] == "keep")\n'
         'from rclpy.serialization import deserialize_message, serialize_message\n'
         'from sensor_msgs.msg import Image\n'

@@ -6,12 +6,12 @@ import pathlib
 
 import pytest
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenario import read_scenario
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.cli.runs import time_limit
 
 
@@ -63,7 +63,7 @@ def test_every_reader_of_yaml_refuses_it(tmp_path, reader):
 
 
 def test_the_metadata_of_a_bag_is_read_by_the_same_loader(tmp_path):
-    bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+    bags = pytest.importorskip('stereo_bp_ros.sources.bags')
     (tmp_path / 'metadata.yaml').write_text(BOMBS['merge keys'])
     (tmp_path / 'x.mcap').write_bytes(b'')
     with time_limit(), pytest.raises(StereoError, match=r'metadata\.yaml .* 100000 nodes'):

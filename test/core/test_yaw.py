@@ -9,17 +9,17 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.yaw import (
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.yaw import (
     DisparityOffset,
     FarPoints,
     disparity_offset,
     far_points,
     match_points,
 )
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 
 LAST = 63
 #: Disparity that a yaw of 0.2 degrees adds to the street's, pixels.

@@ -331,6 +331,8 @@ def test_others_use_the_cache_of_root_and_compile_what_it_lacks(start, home):
     start()
     let_others_read(home)
     with as_nobody():
+        if not os.access(sources.__file__, os.R_OK, effective_ids=True):
+            pytest.skip('another user cannot read this checkout')
         assert start() == (WARM, [])
     probe_file().unlink()
     with as_nobody():

@@ -9,9 +9,11 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher, engines, partitions
+from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher
+from stereo_bp_ros.engines import choice, partitions
+from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from test.engines.support.outputs import assert_same, rubbish
 from test.engines.support.pairs import CALIBRATION, parts_of
 from test.engines.support.pairs import noisy_pair as pair
@@ -34,7 +36,7 @@ def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend:
     height, width = left.shape
     if backend == 'cuda':
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
-        engine: engines.Engine = CudaEngine.of(config, width, height, parts=parts)
+        engine: Engine = CudaEngine.of(config, width, height, parts=parts)
     else:
         engine = CpuEngine.of(config, width, height, parts)
     outputs = rubbish(OUTPUTS, (height, width))
@@ -96,7 +98,7 @@ def test_what_does_not_fit_is_matched_in_partitions_within_the_limit(
     assert plan is not None
     assert plan.total <= limit
     config = config.replace(memory_limit=limit)
-    assert cut_into == engines.choose(config).fit(config, 640, 480).parts
+    assert cut_into == choice.choose(config).fit(config, 640, 480).parts
     assert cut_into.count > 1
     assert 'partitions of' in caplog.text
     assert parts.disparity is not None
@@ -141,4 +143,4 @@ def test_a_large_pair_is_matched_within_2_gib_of_the_device() -> None:
 
 def test_block_matching_is_never_cut() -> None:
     config = MatcherConfig(stereo_algorithm='sad', backend='cpu', partition_rows=3)
-    assert engines.choose(config).fit(config, 320, 240).parts == partitions.whole(320, 240)
+    assert choice.choose(config).fit(config, 320, 240).parts == partitions.whole(320, 240)

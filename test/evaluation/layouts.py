@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from stereo_bp_ros import files
+from stereo_bp_ros.images import files
 
 SIZE = (4, 6)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.scenes.renderer import SceneFrame
+from stereo_bp_ros.sources.scenes.renderer import SceneFrame
 
 TRUTH = ('disparity', 'occluded', 'sky', 'labels')
 

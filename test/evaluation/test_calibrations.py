@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.evaluation.layouts import save, save_pair
 
 CALIBRATION = Calibration(400.0, 0.12, 300.0, 302.0, 200.0)

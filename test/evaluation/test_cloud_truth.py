@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation import cloud_truth
+from stereo_bp_ros.sources import cloud_truth
 from test.cli import recordings
 
 CALIBRATION = Calibration(500.0, 0.4, 320, 320, 180)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.evaluation.layouts import SIZE, build
 
 F, SHIFTS = 721.5377, ((0.0, 0.0), (-387.5744, 0.0), (44.85728, 0.2163791), (-339.5242, 2.199936))

@@ -6,12 +6,12 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import bounded
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config.files import read_yaml
-from stereo_bp_ros.evaluation import datasets
-from stereo_bp_ros.evaluation.datasets import entries, named, open_dataset
 from stereo_bp_ros.evaluation.metrics import score
+from stereo_bp_ros.sources.datasets import entries, named
+from stereo_bp_ros.sources.datasets.dataset import LAYOUTS, open_dataset
+from stereo_bp_ros.system import bounded
 from test.evaluation.layouts import build, save, save_pair, save_pfm
 
 CALIBRATION = ('cam0=[500 0 30; 0 500 20; 0 0 1]\ncam1=[500 0 30; 0 500 20; 0 0 1]\n'
@@ -64,7 +64,7 @@ def test_links_are_followed_once_and_lead_into_no_loop(tmp_path):
 
 
 def test_a_tree_with_too_many_folders_is_rejected_with_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, 'MAX_FOLDERS', 20)
+    monkeypatch.setattr('stereo_bp_ros.sources.datasets.dataset.MAX_FOLDERS', 20)
     for number in range(25):
         save_pair(tmp_path / f'{number:02d}')
     with pytest.raises(ValueError, match='more than 20: name one'):
@@ -168,7 +168,7 @@ def test_the_reference_lists_every_layout_of_the_table(repository):
     page = (repository / 'docs/reference/files.md').read_text()
     table = page.partition('## Folders of pairs')[2].partition('\n\n')[2].partition('\n\n')[2]
     rows = [line.split('|')[1].strip() for line in table.partition('\n\n')[0].splitlines()[2:]]
-    names = [layout.name for layout in datasets.LAYOUTS]
+    names = [layout.name for layout in LAYOUTS]
     assert not [name for name in names if not any(row.startswith(name) for row in rows)]
     assert not [row for row in rows if not any(row.startswith(name) for name in names)]
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from stereo_bp_ros import files
+from stereo_bp_ros.images import files
 
 per_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 shapes = hnp.array_shapes(min_dims=2, max_dims=2, max_side=7)

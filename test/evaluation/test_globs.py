@@ -11,11 +11,11 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import files
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation.bag_topics import Globs, StereoTopics
-from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.sources import open_pairs
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.bag_topics import Globs, StereoTopics
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.pairs import open_pairs
 from test.evaluation.layouts import build
 
 GLOBS = Globs('front/a_*.png', 'front/b_*.png')

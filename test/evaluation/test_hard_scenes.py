@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.scenes import meshes
-from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence
+from stereo_bp_ros.sources.scenes import meshes
+from stereo_bp_ros.sources.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence
 from test.cases import every
 from test.evaluation.streets import (
     TRUTH,

@@ -17,11 +17,11 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import files
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.evaluation import comparison
-from stereo_bp_ros.evaluation.datasets import truths
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.datasets import truths
 from test.cli.runs import time_limit
 
 READERS: dict[str, Callable[[pathlib.Path], Any]] = {

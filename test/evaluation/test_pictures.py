@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stereo_bp_ros import pictures
+from stereo_bp_ros.images import pictures
 from test.cases import every
 
 SIZES = [(240, 320)]

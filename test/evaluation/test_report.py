@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import pictures
 from stereo_bp_ros.evaluation import plots, report
 from stereo_bp_ros.evaluation.showing import SPREAD, WORST, Showing
+from stereo_bp_ros.images import pictures
 from test.cases import every
 from test.evaluation import pages
 

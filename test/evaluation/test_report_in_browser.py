@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.showing import Showing, View
 from test.evaluation import browser as browsers

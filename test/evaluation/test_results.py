@@ -17,9 +17,9 @@ from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, Result, Results, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation
-from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.evaluation.timing import device_ms
-from stereo_bp_ros.types import ENGINE_STAGES
+from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES
+from stereo_bp_ros.sources.pairs import Pair
 from test.cases import every
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from stereo_bp_ros.cameras.row_correction import RowCorrection
+from stereo_bp_ros.cameras.row_estimator import RowState
 from stereo_bp_ros.evaluation.results import PairRows
 from stereo_bp_ros.evaluation.row_report import sequences_of
-from stereo_bp_ros.row_correction import RowCorrection
-from stereo_bp_ros.row_estimator import RowState
 
 ESTIMATE = RowCorrection((1.0, 0, 0, 0, 0), 320.0, 160.0, 80.0)
 

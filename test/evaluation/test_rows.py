@@ -8,12 +8,12 @@ import functools
 import pytest
 
 pytest.importorskip('numba')
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.runs import Evaluation
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.evaluation.sources import Pair, pair_of_street
+from stereo_bp_ros.sources.pairs import Pair, pair_of_street
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 
 CONFIG = MatcherConfig(backend='cpu', stereo_algorithm='sad', disparity_range=32,
                        row_correction='correct')

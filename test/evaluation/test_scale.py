@@ -19,7 +19,7 @@ from collections.abc import Generator
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig, files, transport
+from stereo_bp_ros import Calibration, MatcherConfig
 from stereo_bp_ros.cli import evaluate_report, evaluate_scale, progress
 from stereo_bp_ros.cli.evaluate_scale import for_workers
 from stereo_bp_ros.cli.main import main
@@ -28,11 +28,13 @@ from stereo_bp_ros.evaluation import scale
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation
-from stereo_bp_ros.evaluation.sources import Sources, inputs_of
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.pairs import Sources, inputs_of
+from stereo_bp_ros.system import transport
 from test.cases import every
 
 pytest.importorskip('numba')
-bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+bags = pytest.importorskip('stereo_bp_ros.sources.bags')
 psutil = pytest.importorskip('psutil')
 
 

@@ -17,7 +17,7 @@ pytest.importorskip('numba')
 psutil = pytest.importorskip('psutil')
 pytest.importorskip('rosbags')
 
-from stereo_bp_ros import files  # noqa: E402
+from stereo_bp_ros.images import files  # noqa: E402
 from test.evaluation.test_scale import COMMAND, workers_of  # noqa: E402
 from test.node.processes import LIMIT  # noqa: E402
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation.scenario import read_scenario
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
-from stereo_bp_ros.evaluation.sources import Sources
+from stereo_bp_ros.sources.pairs import Sources
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import HARD, RoadSequence
 
 SMALL = '{width: 64, height: 48, max_disparity: 12, frames: 3}'
 

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation.scenes import meshes, renderer
-from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence, render
+from stereo_bp_ros.sources.scenes import meshes, renderer
+from stereo_bp_ros.sources.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence, render
 from test.evaluation.streets import TRUTH, assert_same, away_from_depth_edges, error_of_truth
 
 SMALL = RoadSequence(width=320, height=240, frames=40)

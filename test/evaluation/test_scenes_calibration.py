@@ -7,9 +7,9 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS, Misalignment
-from stereo_bp_ros.evaluation.scenes.renderer import Camera
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.sources.scenes.misalignment import MAX_ERRORS, Misalignment
+from stereo_bp_ros.sources.scenes.renderer import Camera
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test.evaluation.streets import TRUTH, assert_same
 
 PERFECT = RoadSequence(width=480, height=240, max_disparity=48, noise_sigma=0.0, frames=20)

@@ -10,10 +10,10 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import pictures
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.showing import MAX_BLOCKS, SPREAD, WORST, Showing, View, bad_pixels
+from stereo_bp_ros.images import pictures
 from test.evaluation import pages
 
 FRAMES = 60

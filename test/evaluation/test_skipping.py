@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig, files
+from stereo_bp_ros import Calibration, MatcherConfig
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import scale, sources
+from stereo_bp_ros.evaluation import scale
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.runs import Evaluation
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources import pairs as sources
 from test.cases import slow
 
 pytest.importorskip('numba')
-bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+bags = pytest.importorskip('stereo_bp_ros.sources.bags')
 
 from test.cli.recordings import rewritten  # noqa: E402  (needs rosbags)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig, StereoMatcher
-from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 
 
 @pytest.fixture(params=['cpu', pytest.param('cuda', marks=pytest.mark.gpu)])

@@ -7,13 +7,14 @@ import pathlib
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, files
+from stereo_bp_ros import Calibration
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import sources
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources import pairs as sources
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test.cases import every
 
-bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+bags = pytest.importorskip('stereo_bp_ros.sources.bags')
 
 PAIRS = 24
 

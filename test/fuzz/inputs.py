@@ -14,10 +14,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import preset_names
-from stereo_bp_ros.evaluation import bags
-from stereo_bp_ros.resources import PRESETS
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.system.resources import PRESETS
 from test.cli import recordings as written
 
 WIDTH, HEIGHT = 16, 12

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import camera, checks, examine_pair, rectification
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import bag_messages, bags
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros import examine_pair
+from stereo_bp_ros.cameras import rectification
+from stereo_bp_ros.cameras.calibration import image_size
+from stereo_bp_ros.checks import checks
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from stereo_bp_ros.node import camera_infos, input_images
 from stereo_bp_ros.node.input_images import calibrate
+from stereo_bp_ros.sources import bag_messages, bags
 from test.fuzz.inputs import NUMPY_SCALAR, Choices
 from test.node.stand_ins import NOW, Bench, make_image, make_info, make_stamped
 
@@ -52,7 +55,7 @@ def camera_info(data: bytes, _: pathlib.Path) -> None:
         together.add(('left', 'right', 'right', 'left')[number], info, 10**9 * number,
                      0.1 * number)
     together.of_pair(0, 10**9, 1.0, overdue=True)
-    size = camera.image_size(infos[0])
+    size = image_size(infos[0])
     config = MatcherConfig(rectify=from_.pick((False, True)))
     calibration, found = calibrate(*infos, config)
     checks.check_image_size('left', infos[0], *size)

@@ -18,26 +18,23 @@ from unittest import mock
 
 import numpy as np
 
-from stereo_bp_ros import engines, files
-from stereo_bp_ros.calibration_files import NAMES, find_calibration
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.calibration_files import NAMES, find_calibration
+from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.cli import main
-from stereo_bp_ros.config import (
-    MatcherConfig,
-    NodeConfig,
-    all_settings,
-    load_parameter_file,
-    parse_assignments,
-    preset_names,
-    split,
-)
+from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.mappings import all_settings, parse_assignments, split
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import ConfigError, StereoError
-from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.scenario import read_scenario
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
+from stereo_bp_ros.images import files
+from stereo_bp_ros.images.raw_images import ENCODINGS
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
+from stereo_bp_ros.sources import bags
 from test.fuzz import inputs, messages
 from test.fuzz.inputs import Choices
 
@@ -135,7 +132,7 @@ def settings(data: bytes, _: pathlib.Path) -> None:
     from_ = Choices(data)
     config, _node = _configured(from_)
     assert MatcherConfig.from_mapping(config.to_mapping()) == config
-    known = engines.known(config.replace(backend='cpu'))
+    known = choice.known(config.replace(backend='cpu'))
     assert known is not None
     known.plan(config.replace(backend='cpu', num_threads=1),
                *from_.pick(((64, 48), (1, 1), (3, 5))))

@@ -13,7 +13,7 @@ from rosbags.rosbag2 import Reader, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.sources import bags
 from test.cases import every
 from test.launch.bench import Bench, parameter_files, remappings
 from test.node.processes import LIMIT

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.config import all_settings
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.config.mappings import all_settings
 from stereo_bp_ros.replay import session
+from stereo_bp_ros.sources import bags
 from test.launch.bench import Bench, parameter_files, remappings
 from test.node.processes import LIMIT
 

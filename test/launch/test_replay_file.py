@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.sources import bags
 from test.launch import stand_ins
 
 pytest.importorskip('rclpy', reason='the launch files import what plays bags over ROS')

@@ -8,7 +8,7 @@ from typing import Any
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.node.node import StereoBpNode
 from test.node.processes import LIMIT, START_LIMIT
 from test.node.stand_ins import FakeMatcher

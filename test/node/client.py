@@ -102,7 +102,7 @@ class Client:
 
     def start_over(self, parameters: Mapping[str, Any]) -> None:
         """Activate the node anew, with these parameters and the defaults of all others."""
-        from stereo_bp_ros.config import all_settings
+        from stereo_bp_ros.config.mappings import all_settings
 
         self.set_state('unconfigured')
         self._log_start = len(self.node_process.log)

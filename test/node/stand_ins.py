@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.frames import FrameProcessor, Result
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
-from stereo_bp_ros.observer import PairObserver
-from stereo_bp_ros.types import OUTPUTS, DisparityFrame
+from stereo_bp_ros.stream.observer import PairObserver
 
 
 def make_stamped(stamp_ns: int, **fields: Any) -> types.SimpleNamespace:

@@ -7,16 +7,16 @@ import functools
 import numpy as np
 import pytest
 
-from stereo_bp_ros import yaw_tracker
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.yaw import MIN_ESTIMATES, DisparityOffset, FarPoints
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.rows import CALIBRATION_DRIFT, camera_report, measure
-from stereo_bp_ros.observer import Pair, PairObserver
-from stereo_bp_ros.yaw import MIN_ESTIMATES, DisparityOffset, FarPoints
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
+from stereo_bp_ros.stream import yaw_tracker
+from stereo_bp_ros.stream.observer import Pair, PairObserver
 
 CONFIG = MatcherConfig(disparity_range=64)
 HALF_SECOND = 500_000_000

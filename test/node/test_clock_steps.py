@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.pairing import Pairing
-from stereo_bp_ros.stamps import SIDES
 from test.cases import examples
 from test.node.stand_ins import Bench, make_image, make_info
 

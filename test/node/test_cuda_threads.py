@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from stereo_bp_ros import engines
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.cuda import backend
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.errors import MemoryLimitError
@@ -60,7 +61,7 @@ def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
                                  effective=lambda wanted: wanted)
 
     def reconfigure(wanted: MatcherConfig, calibration: object = None) -> bool:
-        engines.choose(wanted)
+        choice.choose(wanted)
         host.config = host.effective_config = wanted
         return True
 
@@ -76,7 +77,7 @@ def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
 
 def test_validating_a_change_and_compiling_for_it_call_no_cuda(
         bench: types.SimpleNamespace, callers: list[str]) -> None:
-    bench.pool.submit(engines.choose, OLD).result(10)
+    bench.pool.submit(choice.choose, OLD).result(10)
     assert callers
     for changes in ({'message_type': 'float32'}, {'disparity_range': 128}):
         wanted = OLD.replace(**changes)
@@ -93,7 +94,7 @@ def test_what_no_device_could_hold_or_nobody_has_asked_is_checked_without_cuda(
         bench: types.SimpleNamespace, callers: list[str]) -> None:
     bench.reconfiguration.check(OLD.replace(backend='cpu'), OLD, SIZE)
     assert not callers
-    bench.pool.submit(engines.choose, OLD).result(10)
+    bench.pool.submit(choice.choose, OLD).result(10)
     callers.clear()
     wanted = OLD.replace(stereo_algorithm='sad', max_image_width=65536,
                          max_image_height=65536)

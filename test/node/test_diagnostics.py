@@ -13,8 +13,10 @@ import pytest
 
 pytest.importorskip('rclpy')
 
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import InputReason, quoted
+from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.node.diagnostics.conditions import (
     LOG_INTERVAL,
     Condition,
@@ -36,7 +38,6 @@ from stereo_bp_ros.node.diagnostics.report import (
     published_instead,
 )
 from stereo_bp_ros.node.diagnostics.rows import VERTICAL_OFFSET
-from stereo_bp_ros.stamps import SIDES
 
 pytestmark = pytest.mark.ros
 

@@ -25,7 +25,7 @@ ENDS_WITHIN = 20
 #: Another engine takes it 1.8 s to build, and every frame 0.25 s from then on.
 SLOW_NODE = """
 import sys, time
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node import main, node
 node.Ticker = lambda period_s, tick, of=node.Ticker: of(period_s / 5, tick)
 class Slow(StereoMatcher):

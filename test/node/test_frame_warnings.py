@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.rectification import Rectification
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import InputReason
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame
+from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.node import frames
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.diagnostics.quality import LOOKS
 from stereo_bp_ros.node.diagnostics.rows import measure
-from stereo_bp_ros.observer import EXCHANGED_PAIRS, Pair, PairObserver
-from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.stream.observer import EXCHANGED_PAIRS, Pair, PairObserver
 from test.node.stand_ins import NOW, SECOND, Bench, make_image, make_stamped
 from test.raw_cameras import camera_info, scene
 from test.slanted_plane import SlantedPlane

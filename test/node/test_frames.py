@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import findings
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification
+from stereo_bp_ros.checks import findings
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory, StereoError
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import STAGES
-from stereo_bp_ros.rectification import Rectification
 from test.node.stand_ins import (
     NOW,
     SECOND,

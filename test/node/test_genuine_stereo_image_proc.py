@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher, geometry
+from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher
 from stereo_bp_ros.config.stereo_image_proc import translate
+from stereo_bp_ros.engines import geometry
 
 PYTHON, MASTER, NODELET = '/usr/bin/python3', '/usr/bin/rosmaster', '/usr/lib/nodelet/nodelet'
 CLIENT = pathlib.Path(__file__).with_name('stereo_image_proc_client.py')

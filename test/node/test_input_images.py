@@ -15,8 +15,8 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import encoded_images
 from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.images import encoded_images
 from stereo_bp_ros.node import input_images
 from test.node.stand_ins import make_image
 

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip('rclpy')
 
-from stereo_bp_ros import transport
+from stereo_bp_ros.system import transport
 from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros
@@ -57,7 +57,7 @@ def python_path(repository: pathlib.Path) -> dict[str, str]:
 
 def test_no_image_is_lost_when_one_line_gave_the_camera_the_profile(
         start: Any, repository: pathlib.Path) -> None:
-    line = f'eval "$({sys.executable} -m stereo_bp_ros.transport)"'
+    line = f'eval "$({sys.executable} -m stereo_bp_ros.system.transport)"'
     # As in a vehicle, but for the depth, so that a busy node takes late what has arrived.
     parameters = {**FAST, **{
         f'qos_overrides./{side}/image_rect.subscription.depth': PAIRS

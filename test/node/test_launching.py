@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from stereo_bp_ros import StereoError
-from stereo_bp_ros.config import all_settings, preset_names
+from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.mappings import all_settings
 from stereo_bp_ros.node import launching
 from stereo_bp_ros.node.main import EXIT_DEVICE_LOST, EXIT_REFUSED
 from test.cases import every

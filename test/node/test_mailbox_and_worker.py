@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from stereo_bp_ros.frame.pending import Pending
 from stereo_bp_ros.node import worker
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
-from stereo_bp_ros.pending import Pending
 from test.node.processes import LIMIT
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from stereo_bp_ros import StereoMatcher, engines, partitions
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import StereoMatcher
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import choice, partitions
+from stereo_bp_ros.engines.backend import SHARE
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory
 from stereo_bp_ros.node.matcher_host import MatcherHost
@@ -26,7 +28,7 @@ def test_buffers_are_page_locked_where_a_gpu_writes_them(
     buffer = array.array('B', bytes(64))
     host.pin(buffer)                    # there is no matcher yet
     host.build(MatcherConfig(backend='cpu'), 32, 24)
-    monkeypatch.setattr(engines, 'known', lambda _: types.SimpleNamespace(
+    monkeypatch.setattr(choice, 'known', lambda _: types.SimpleNamespace(
         tools=types.SimpleNamespace(pin=pinned.append)))
     assert host.matcher is not None
     host.matcher.backend = backend      # type: ignore[misc]
@@ -140,7 +142,7 @@ def test_a_node_that_changes_over_and_back_ends_with_the_partitions_that_it_bega
     small, large = (MatcherConfig(disparity_range=disparities, levels=4, backend='cpu')
                     for disparities in (16, 64))
     total = int(0.8 * backend.plan(large, *size, partitions.whole(*size)).memory.total
-                / engines.SHARE)
+                / SHARE)
     host = MatcherHost(StereoMatcher)
 
     def free_memory(_: object) -> int:

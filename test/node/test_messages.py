@@ -15,8 +15,9 @@ from builtin_interfaces.msg import Time
 from sensor_msgs.msg import CameraInfo, PointField
 from std_msgs.msg import Header
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.frame.disparity_frame import DERIVED, DisparityFrame, ValidWindow
 from stereo_bp_ros.node.diagnostics.monitors import STAGES, FrameLatency
 from stereo_bp_ros.node.frames import Result
 from stereo_bp_ros.node.messages import (
@@ -27,7 +28,6 @@ from stereo_bp_ros.node.messages import (
     latency_message,
     latency_numbers,
 )
-from stereo_bp_ros.types import DERIVED, DisparityFrame, ValidWindow
 
 pytestmark = pytest.mark.ros
 

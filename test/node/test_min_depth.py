@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from stereo_bp_ros import engines
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.engines import host_memory
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.engines import choice, host_memory
+from stereo_bp_ros.engines.backend import SHARE
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import ConfigError, MemoryLimitError
@@ -33,7 +34,7 @@ def infos(baseline: float = 0.2, **fields: Any) -> tuple[Any, Any]:
 @pytest.fixture
 def keeper() -> Reconfiguration:
     """One whose engine is for nothing in particular, and whose worker does what it is told."""
-    engines.choose(CONFIG)              # as the worker has done by then
+    choice.choose(CONFIG)              # as the worker has done by then
     host = MatcherHost(FakeMatcher)
     host.build(CONFIG, 0, 0)
     said: list[str] = []
@@ -67,7 +68,7 @@ def test_a_parameter_out_of_reach_is_refused_once_the_calibration_is_known(
     keeper.check(CONFIG, near, NodeConfig())
     keeper.expect(*infos(), wanted())
     with monkeypatch.context() as patch:
-        patch.setattr(engines, 'choose', lambda config: pytest.fail('asked a device'))
+        patch.setattr(choice, 'choose', lambda config: pytest.fail('asked a device'))
         keeper.check(CONFIG, CONFIG.replace(min_depth=0.5), NodeConfig())
     with pytest.raises(ConfigError, match=r'at disparity 2000, .* set it to at least 0\.04'):
         keeper.check(CONFIG, near, NodeConfig())
@@ -87,8 +88,8 @@ def test_the_memory_of_a_parameter_is_that_of_the_range_by_the_calibration(
         keeper: Reconfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(disparities: int) -> int:
         config = CONFIG.replace(min_depth=0.0, disparity_range=disparities)
-        return engines.choose(config).plan(config, 32, 24).memory.total
-    free = int((plan(24) + plan(48)) / 2 / engines.SHARE)
+        return choice.choose(config).plan(config, 32, 24).memory.total
+    free = int((plan(24) + plan(48)) / 2 / SHARE)
     monkeypatch.setattr(host_memory, 'available', lambda **_: free)
     keeper.expect(*infos(), wanted())
     for depth in (1.0, 0.9):
@@ -103,7 +104,7 @@ def test_on_cuda_the_kernels_of_the_range_are_compiled_ahead(
     monkeypatch.setattr(CudaBackend, 'free_memory', lambda _: TYPICAL.memory)
     monkeypatch.setattr(CudaBackend, 'describe', lambda *_: 'a typical device')
     for name in ('choose', 'known'):
-        monkeypatch.setattr(engines, name, lambda config: backend)
+        monkeypatch.setattr(choice, name, lambda config: backend)
     compiled: list[tuple[int, int, int]] = []
     keeper._warm_up = lambda config, *size: compiled.append((config.disparity_range, *size))
     parameters = wanted()

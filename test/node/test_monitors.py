@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.node.diagnostics.ledger import (
     ATTEMPTS,
     ImageDrop,
@@ -17,7 +18,6 @@ from stereo_bp_ros.node.diagnostics.ledger import (
     take_snapshot,
 )
 from stereo_bp_ros.node.diagnostics.monitors import LatencyWindow, OutputMonitor, TopicMonitor
-from stereo_bp_ros.stamps import SIDES
 
 
 def test_percentiles_are_taken_over_the_window() -> None:

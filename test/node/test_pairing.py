@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import InputReason
+from stereo_bp_ros.images.stamps import SIDES, Image, PairFinder, sync_setting, why_no_pair
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
-from stereo_bp_ros.stamps import SIDES, Image, PairFinder, sync_setting, why_no_pair
 from test.cases import every, examples
 from test.node.stand_ins import make_info, make_stamped
 

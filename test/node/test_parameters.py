@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stereo_bp_ros import engines
-from stereo_bp_ros.config import MatcherConfig, all_settings
+from stereo_bp_ros.config.mappings import all_settings
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, StereoError
 
 pytest.importorskip('rclpy')
@@ -164,7 +165,7 @@ def test_what_the_device_does_not_hold_is_refused_with_its_remedy_before_anythin
     result = bench.set(memory_limit=1_000_000)
     assert not result.successful
     assert '1.0 MiB are allowed (memory_limit' in result.reason
-    monkeypatch.setattr(engines, 'known', refuse)
+    monkeypatch.setattr(choice, 'known', refuse)
     result = bench.set(backend='cuda')
     assert not result.successful
     assert result.reason == 'there is no GPU here; use backend cpu or auto'

@@ -12,7 +12,7 @@ pytest.importorskip('rclpy')
 
 from rclpy.parameter import Parameter
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError
 from test.cases import every
 from test.node.bench import Bench

@@ -31,7 +31,7 @@ PARAMETERS = {'max_input_age': 0.5}
 #: A node whose matcher takes for ever to compile, holding the interpreter as a compiler does.
 SLOW_NODE = """
 import sys
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node.main import main
 from stereo_bp_ros.node.worker import Worker
 Worker.call.__kwdefaults__['interval'] = 0.2
@@ -46,7 +46,7 @@ sys.exit(main(matcher_factory=Slow))
 LOST_NODE = """
 import sys
 from stereo_bp_ros.errors import DeviceLostError
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node.main import main
 class Lost(StereoMatcher):
     frames = 0

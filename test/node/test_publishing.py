@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip('rclpy')
 
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
 from stereo_bp_ros.node.publishing import TOPICS, OutputPublishers
-from stereo_bp_ros.types import OUTPUTS
 from test.node.stand_ins import FakeMatcher
 from test.node.test_messages import STAMP, result
 

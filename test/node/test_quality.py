@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import StereoMatcher, geometry
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.grey import to_8_bits
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros import StereoMatcher
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
+from stereo_bp_ros.images.grey import to_8_bits
+from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.node.diagnostics.quality import (
     LOOKS,
     NO_LONGER_PILED_UP,
@@ -23,7 +25,6 @@ from stereo_bp_ros.node.diagnostics.quality import (
     QualityWarnings,
     frame_quality,
 )
-from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 from test.cases import every
 from test.slanted_plane import SlantedPlane
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from benchmarks.frame_loop import FrameLoop
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.node import frames, main
 from stereo_bp_ros.node.diagnostics.monitors import WINDOW
 from test.node.stand_ins import FakeMatcher

@@ -9,10 +9,11 @@ import types
 
 import pytest
 
-from stereo_bp_ros import engines, geometry, partitions
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.engines import host_memory
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.engines import choice, geometry, host_memory, partitions
+from stereo_bp_ros.engines.backend import SHARE
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import MemoryLimitError
@@ -65,7 +66,7 @@ class Compiler:
 @pytest.fixture
 def bench():
     """One with a slow compiler; ``done`` is set when the worker has applied something."""
-    engines.choose(OLD)                 # as the worker has done by then
+    choice.choose(OLD)                 # as the worker has done by then
     done = threading.Event()
     host, compiler = Host(), Compiler()
     worker = types.SimpleNamespace(post=lambda command: (command(), done.set()))
@@ -92,8 +93,8 @@ def on_cuda(monkeypatch):
     """Kernels depend on the size there."""
     backend = CudaBackend(TYPICAL, '')
     monkeypatch.setattr(CudaBackend, 'free_memory', lambda _: TYPICAL.memory)
-    monkeypatch.setattr(engines, 'choose', lambda config: backend)
-    monkeypatch.setattr(engines, 'known', lambda config: backend)
+    monkeypatch.setattr(choice, 'choose', lambda config: backend)
+    monkeypatch.setattr(choice, 'known', lambda config: backend)
     return backend
 
 
@@ -123,7 +124,7 @@ def test_a_change_without_new_kernels_waits_for_no_compiler_and_a_live_one_asks_
     bench.reconfiguration.reconcile(wanted)
     assert bench.host.config == wanted.matcher
     for name in ('choose', 'known'):
-        monkeypatch.setattr(engines, name, lambda config: pytest.fail('asked'))
+        monkeypatch.setattr(choice, name, lambda config: pytest.fail('asked'))
     before, wanted = wanted.matcher, parameters(disparity_range=48, speckle_size=9)
     bench.reconfiguration.check(before, wanted.matcher,
                                 NodeConfig(image_width=640, image_height=480))
@@ -288,10 +289,10 @@ def test_a_parameter_may_need_the_memory_that_the_old_engine_gives_back(bench, m
     wanted = OLD.replace(disparity_range=64)
     settings = NodeConfig(image_width=320, image_height=240)
     uncut = partitions.whole(320, 240)
-    backend = engines.choose(wanted)
+    backend = choice.choose(wanted)
     needed, held = (backend.plan(config, 320, 240, uncut).memory
                     for config in (wanted, OLD))
-    free = int(needed.total / engines.SHARE) + 1 - held.total
+    free = int(needed.total / SHARE) + 1 - held.total
     monkeypatch.setattr(host_memory, 'available', lambda **_: free)
     monkeypatch.setattr(partitions, 'can_be_cut', lambda _: False)
     with pytest.raises(MemoryLimitError):

@@ -10,15 +10,15 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import observer
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification
+from stereo_bp_ros.cameras.row_correction import RowCorrection, corrected_info
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.rows import VERTICAL_OFFSET, camera_report, measure
-from stereo_bp_ros.observer import SETTLED_PAIRS, Pair, PairObserver
-from stereo_bp_ros.rectification import Rectification
-from stereo_bp_ros.row_correction import RowCorrection, corrected_info
+from stereo_bp_ros.stream import observer
+from stereo_bp_ros.stream.observer import SETTLED_PAIRS, Pair, PairObserver
 from test.node.stand_ins import NOW, Bench, make_image, make_info
 from test.raw_cameras import camera_info, raw_image, scene
 

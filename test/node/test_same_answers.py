@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 pytest.importorskip('numba')
-from stereo_bp_ros import StereoMatcher, StereoStream, files, preset_names
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros import StereoMatcher, StereoStream, preset_names
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.runs import Evaluation
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.pairs import Pair
+from stereo_bp_ros.sources.scenes.misalignment import Misalignment
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test.node.stand_ins import NOW, Bench, make_image, make_info
 
 W, H, HALF_SECOND = 320, 240, 500_000_000

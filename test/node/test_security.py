@@ -17,7 +17,7 @@ pytest.importorskip('rclpy')
 
 import rclpy
 
-from stereo_bp_ros import distributions
+from stereo_bp_ros.system import distributions
 from test import machine
 from test.machine import domain, ros_context
 from test.node.bench import Bench

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.node.node import StereoBpNode
-from stereo_bp_ros.observer import Pair
+from stereo_bp_ros.stream.observer import Pair
 from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros

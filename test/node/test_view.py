@@ -18,8 +18,8 @@ pytest.importorskip('rclpy')
 pytest.importorskip('rerun')
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
-from stereo_bp_ros import files
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.images import files
 from stereo_bp_ros.replay.viewing import Sink
 from stereo_bp_ros.replay.watching import Camera, Watch
 from test.cli.rerun_files import image, rows, value

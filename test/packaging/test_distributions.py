@@ -20,9 +20,10 @@ from test.packaging.test_container import copied_files
 FOLDERS = {'kernels': 'stereo_bp_ros/kernels', 'config': 'stereo_bp_ros/presets'}
 
 #: Prints where the package is, its presets, and how many kernels and presets it finds.
-LOOK = ('from stereo_bp_ros import resources as r, preset_names; print(r.__file__); '
+LOOK = ('import stereo_bp_ros; from stereo_bp_ros.system import resources as r; '
+        'print(stereo_bp_ros.__file__); '
         'print(len(list(r.KERNELS.rglob("*.cu*"))), len(list(r.PRESETS.rglob("*.yaml")))); '
-        'print(preset_names())')
+        'print(stereo_bp_ros.preset_names())')
 
 
 def run(*command: object, **options: object) -> str:

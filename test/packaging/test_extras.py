@@ -15,7 +15,7 @@ import pytest
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import VERBS
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.sources import bags
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4']
 

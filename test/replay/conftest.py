@@ -26,8 +26,8 @@ def patience() -> Iterator[None]:
 @pytest.fixture(scope='session')
 def recording(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Six frames of a street of 160 x 120 pixels at 10 Hz, with truth."""
-    from stereo_bp_ros.evaluation import bags
-    from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+    from stereo_bp_ros.sources import bags
+    from stereo_bp_ros.sources.scenes.sequence import RoadSequence
     path = tmp_path_factory.mktemp('street') / 'bag'
     drive = RoadSequence(width=160, height=120, max_disparity=14, frames=6)
     bags.write_bag(path, drive.calibration, (

@@ -12,7 +12,7 @@ import yaml
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.sources import bags
 
 pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 pytest.importorskip('numba', reason='the CPU engine needs Numba')

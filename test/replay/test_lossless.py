@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
+from stereo_bp_ros.sources import bags
 
 pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 import rclpy

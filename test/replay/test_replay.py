@@ -17,10 +17,11 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, StereoError, process
+from stereo_bp_ros import Calibration, StereoError
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.replay.source import Event, open_source
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.system import process
 from test.cases import every
 from test.node.processes import LIMIT
 

@@ -17,9 +17,9 @@ import yaml
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.results import totals_of
-from stereo_bp_ros.evaluation.sources import open_pairs
+from stereo_bp_ros.sources import bags
+from stereo_bp_ros.sources.pairs import open_pairs
 from test.cli import recordings
 from test.node.processes import NODE, running_node
 

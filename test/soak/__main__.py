@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     # Before rclpy is imported: no other machine, and a profile for images in shared memory.
     os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
-    from stereo_bp_ros import process, transport
+    from stereo_bp_ros.system import process, transport
     transport.prepare()
     from test.soak import run
     from test.soak.trials import FAULTS

@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.stamps import SIDES
 from test.soak.ledger import Ledger, Shown
 
 #: Disparities that pairs show. Each has its own texture: halves of two pairs match nowhere.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.stamps import SIDES
 
 #: Sent frames that are remembered; a result of an older one is unknown, and a violation.
 REMEMBERED = 20_000

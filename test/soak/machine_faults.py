@@ -18,8 +18,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from stereo_bp_ros import transport
 from stereo_bp_ros.engines import cache
+from stereo_bp_ros.system import transport
 from test.node.processes import LIMIT, running_node
 from test.soak import rig as rigs
 from test.soak.faults import Fault, lasting

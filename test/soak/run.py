@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros import process
 from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation import report as html
+from stereo_bp_ros.system import process
 from test import machine
 from test.soak.faults import Fault
 from test.soak.ledger import Trend, settled, trend

@@ -41,7 +41,7 @@ WRONGS = {
         '])))',
         'a parameter is refused', ': mixed, its disparity'),
     'rows are measured and not corrected': (
-        'from stereo_bp_ros.observer import PairObserver as O; '
+        'from stereo_bp_ros.stream.observer import PairObserver as O; '
         'O.correction = lambda *_: None',
         'the right camera drifts and is bumped', ': mixed, its disparity'),
     'drops are not counted': (
@@ -54,7 +54,7 @@ WRONGS = {
         'message.header.stamp.nanosec // 10**6 % 7 and self.right(side, message)',
         'a parameter is refused', 'left images have not arrived'),
     'the node crashes when it ends': (
-        'import os; from stereo_bp_ros import process; '
+        'import os; from stereo_bp_ros.system import process; '
         'process.end_despite_faults = lambda status: os.abort()',
         'a node ends beside dead peers', '1 of 1 ends beside dead peers have another status'),
 }

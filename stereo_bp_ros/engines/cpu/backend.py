@@ -8,13 +8,13 @@ import os
 import sys
 from typing import Any
 
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines import host_memory, programs
 from stereo_bp_ros.engines.backend import Backend, Engine
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
+from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.errors import BackendUnavailable, shown
-from stereo_bp_ros.partitions import Partitioning
 
 #: Presets with fewer errors than ``road_fast``, and the largest images, pixels a core, that each
 #: matches in about 90 ms: 460,000 took 408 and 174 ms on two.

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification, RightWarp
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cpu.matching import Array, stopwatch
 from stereo_bp_ros.engines.cpu.outputs import (
@@ -23,15 +24,14 @@ from stereo_bp_ros.engines.cpu.passes import Pass
 from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify
-from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.rectification import Rectification, RightWarp
-from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.engines.geometry import ALIGNMENT, ArraySpec
+from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.images.raw_images import RawImage
 
 
 class CpuEngine(Engine):
-    """Matches pairs of one size on the CPU; see ``engines.Engine``."""
+    """Matches pairs of one size on the CPU; see ``backend.Engine``."""
 
     backend = 'cpu'
     plan: Plan

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.plan import Plan
+from stereo_bp_ros.engines.geometry import Wanted
 from stereo_bp_ros.engines.programs import Matching
-from stereo_bp_ros.geometry import Wanted
 
 Array = np.ndarray[Any, Any]
 

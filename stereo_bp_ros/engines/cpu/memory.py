@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.geometry import Wanted
-from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.engines.geometry import Wanted
+from stereo_bp_ros.engines.partitions import Partitioning
 
 #: Where a message goes: its place in the arrays of messages.
 UP, DOWN, LEFT, RIGHT = range(4)

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import colors
 from stereo_bp_ros.engines.cpu.matching import stopwatch
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import convert
 from stereo_bp_ros.engines.cpu.stages.refine import INVALID
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.types import DERIVED
+from stereo_bp_ros.frame.disparity_frame import DERIVED
+from stereo_bp_ros.images.raw_images import RawImage
 
 #: Sixteenths of a reduced pixel by which neighbours on one surface may differ.
 ONE_SURFACE = 16
@@ -115,7 +115,7 @@ def _points(finished: Finished, out: np.ndarray[Any, Any]) -> None:
                   _Pixels.of(raw, config.mono16_scale), config.points_decimation, out)
 
 
-#: Each fills an array of the shape and type that ``types.OUTPUTS`` says.
+#: Each fills an array of the shape and type that ``OUTPUTS`` says.
 _FUNCTIONS: Mapping[str, Callable[[Finished, np.ndarray[Any, Any]], None]] = {
     'disparity': _disparity,
     'depth': _depth,

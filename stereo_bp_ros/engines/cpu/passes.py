@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.matching import Array, Matches, stopwatch

@@ -7,9 +7,9 @@ disparities.
 
 from __future__ import annotations
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
-from stereo_bp_ros.geometry import Wanted, align
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.engines.geometry import Wanted, align
 
 #: Pixels that SAD sums up before it selects their labels.
 SAD_PIXELS = 8

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
-from stereo_bp_ros.config.matcher import provided_by
-from stereo_bp_ros.device_arrays import DeviceArray
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig, provided_by
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
 from stereo_bp_ros.engines.cuda import pipeline
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.errors import BackendUnavailable, MemoryLimitError
-from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.images.device_arrays import DeviceArray
 
 #: What is known of each device that was asked for: its properties, or why it cannot be used.
 _known: dict[int, device.Properties | BackendUnavailable] = {}

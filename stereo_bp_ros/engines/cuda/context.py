@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 

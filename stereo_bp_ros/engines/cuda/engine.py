@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
-from stereo_bp_ros.device_arrays import DeviceArray
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification, RightWarp
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cuda.memory import STAMPS
 from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
@@ -20,11 +20,11 @@ from stereo_bp_ros.engines.cuda.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import convert, refine
+from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.errors import DeviceLostError
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.rectification import Rectification, RightWarp
-from stereo_bp_ros.types import ENGINE_STAGES
+from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES
+from stereo_bp_ros.images.device_arrays import DeviceArray
+from stereo_bp_ros.images.raw_images import RawImage
 
 
 class _OutputBinding(NamedTuple):
@@ -46,7 +46,7 @@ class _Uncaptured(NamedTuple):
 
 
 class CudaEngine(Engine):
-    """Matches pairs of one size on a CUDA device; see ``engines.Engine``.
+    """Matches pairs of one size on a CUDA device; see ``backend.Engine``.
 
     Everything is allocated and compiled here. A graph is captured for each set of outputs and
     of live settings that needs other kernels: in ``update`` for the outputs known so far, at a

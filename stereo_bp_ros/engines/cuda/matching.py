@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import abc
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import refine
+from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.engines.programs import Matching
-from stereo_bp_ros.partitions import Partitioning
 
 
 class CudaMatching(Matching[Plan]):
     """Fills ``label`` and whatever else refinement wants; see ``Matching``.
 
-    ``stages``: names of ``types.ENGINE_STAGES`` whose start a frame stamps, in their order.
+    ``stages``: names of ``ENGINE_STAGES`` whose start a frame stamps, in their order.
     ``can_be_captured``: a frame is the same every time and may be one CUDA graph.
     """
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.stages import preprocess
-from stereo_bp_ros.geometry import Wanted, map_arrays
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.engines.geometry import Wanted, map_arrays
+from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 
 #: Bytes of ``refine.Parameters``. Three go up with every frame: of refinement, of the outputs, and
 #: of the refinement of a first pass.

@@ -14,7 +14,7 @@ from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import convert, preprocess, rectify, refine
-from stereo_bp_ros.geometry import mapped_sides
+from stereo_bp_ros.engines.geometry import mapped_sides
 
 
 class Form(NamedTuple):

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from stereo_bp_ros import geometry, partitions
-from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
-from stereo_bp_ros.engines import backend, programs
+from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.engines import backend, geometry, partitions, programs
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.hierarchical import schedule
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL, Properties
-from stereo_bp_ros.geometry import MemoryPlan
-from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.engines.geometry import MemoryPlan
+from stereo_bp_ros.engines.partitions import Partitioning
 
 
 @dataclasses.dataclass(frozen=True)

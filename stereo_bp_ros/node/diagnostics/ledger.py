@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from stereo_bp_ros.errors import InputReason
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.stamps import SIDES
 
 
 class ImageDrop(str, enum.Enum):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.errors import printable
+from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES
 from stereo_bp_ros.node.diagnostics.ledger import Counts
-from stereo_bp_ros.types import ENGINE_STAGES
 
 #: Stamps that are kept from one report to the next, and for longer to look for gaps.
 REMEMBERED, LATEST = 1024, 16

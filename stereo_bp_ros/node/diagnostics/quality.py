@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 
 #: Every so many rows are looked at.
 STRIDE = 8

@@ -8,8 +8,10 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.images.stamps import APART_S, SIDES, sync_setting, why_apart, why_no_pair
+from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node.diagnostics.conditions import Condition, Severity
 from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, Counts, ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
@@ -19,7 +21,6 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     missing_images,
 )
 from stereo_bp_ros.node.diagnostics.quality import FrameQuality
-from stereo_bp_ros.stamps import APART_S, SIDES, sync_setting, why_apart, why_no_pair
 
 IDLE = 'idle: no subscribers'
 

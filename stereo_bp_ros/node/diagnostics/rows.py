@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from stereo_bp_ros.cameras.row_correction import TERMS
+from stereo_bp_ros.cameras.row_estimator import RowState
 from stereo_bp_ros.errors import Doubt
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
-from stereo_bp_ros.observer import PairObserver
-from stereo_bp_ros.row_correction import TERMS
-from stereo_bp_ros.row_estimator import RowState
+from stereo_bp_ros.stream.observer import PairObserver
 
 #: The keys of what is wrong with the rows of a pair, and with a calibration whose rows match.
 VERTICAL_OFFSET, CALIBRATION_DRIFT = Doubt.VERTICAL_OFFSET.value, 'calibration drift'

@@ -14,7 +14,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Matches

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.engines.geometry import Wanted
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.geometry import Wanted
 
 #: Columns that aligned rows are padded to (section 6.3): a cache line of float32.
 ALIGNED_COLUMNS = 16

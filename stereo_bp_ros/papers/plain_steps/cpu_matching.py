@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu.matching import CpuMatching, Matches, stopwatch
 from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 
 

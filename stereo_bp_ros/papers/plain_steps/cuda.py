@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from stereo_bp_ros import partitions
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cuda import memory as engine_memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import labels
@@ -22,7 +23,7 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 
 #: Blocks of the kernels around the messages.

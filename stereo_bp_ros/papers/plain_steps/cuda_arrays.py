@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
+from stereo_bp_ros.engines.geometry import Wanted
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.geometry import Wanted
 
 #: Columns that aligned rows are padded to (GPU + CPU paper, section 6.3), and the bytes that
 #: their arrays start at.

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.pipeline import kernels_of
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images.raw_images import RawImage
 
 #: Setting to value; {} = the split of the configuration.
 Candidate = dict[str, int]

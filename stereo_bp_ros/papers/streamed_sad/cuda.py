@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import NamedTuple
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
@@ -15,7 +15,7 @@ from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 #: Name of a variant to its name in ``streamed_sad.cu``.
 STREAMING = {'global': 'GLOBAL', 'shared_one': 'SHARED_ONE', 'shared_all': 'SHARED_ALL'}

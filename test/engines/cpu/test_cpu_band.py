@@ -15,15 +15,16 @@ from test.engines.support import naive_band, naive_downscale
 from test.engines.support.pairs import noisy_pair, parts_of
 
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.passes import Pass
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images.raw_images import RawImage
 
 BAND: dict[str, Any] = MatcherConfig.preset('road_band').to_mapping()
 NEIGHBOURS = {'disparity_range': 40, 'num_threads': 3, 'backend': 'cpu'}

@@ -19,8 +19,9 @@ from test.cases import examples, slow
 from test.engines.support import naive_bp
 
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, StereoMatcher, partitions
+from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.config.quantisation import NO_SECOND
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.hierarchical import labels
 from stereo_bp_ros.engines.cpu.hierarchical.matching import Hierarchical

@@ -10,7 +10,7 @@ import pytest
 
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.support.pairs import random_raw
 
 COLOURS = {'rgb8': cv2.COLOR_RGB2GRAY, 'bgr8': cv2.COLOR_BGR2GRAY, '8UC3': cv2.COLOR_BGR2GRAY,

@@ -15,7 +15,8 @@ from test.engines.support.pairs import noisy_pair as pair
 from test.engines.support.pairs import parts_of
 
 pytest.importorskip('numba')
-from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig, StereoMatcher
-from stereo_bp_ros.config import preset_names
+from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.engines.cpu.outputs import enlarge_confidences, enlarge_disparities
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import preprocess
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from test.cases import slow
 from test.engines.support import naive_downscale as naive
 from test.engines.support.pairs import CALIBRATION, noisy_pair

@@ -14,7 +14,7 @@ pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
-from stereo_bp_ros.types import DERIVED, ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import DERIVED, ENGINE_STAGES, OUTPUTS
 from test.cases import slow
 from test.engines.support.outputs import assert_same, rubbish
 from test.engines.support.pairs import CALIBRATION
@@ -153,7 +153,7 @@ def test_memory_stays_within_the_plan(child: Callable[..., str]) -> None:
     outcome = child(
         'import json, resource, numpy as np\n'
         'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
-        'from stereo_bp_ros.engines import warm_up\n'
+        'from stereo_bp_ros.engines.choice import warm_up\n'
         'config = MatcherConfig(disparity_range=64, disp12_max_diff=1, median_window_size=3,\n'
         '                       uniqueness_ratio=2.0, speckle_size=50, num_threads=2)\n'
         'def peak():\n'
@@ -183,14 +183,15 @@ def test_messages_of_level_0_take_no_memory_for_rows_that_are_done() -> None:
 def test_a_plan_needs_no_numba_and_can_be_made_while_another_thread_imports_the_engine(
         child: Callable[..., str]) -> None:
     assert child('import sys, types\n'
-                 'from stereo_bp_ros import MatcherConfig, engines\n'
+                 'from stereo_bp_ros import MatcherConfig\n'
+                 'from stereo_bp_ros.engines import choice\n'
                  'from stereo_bp_ros.engines.cpu.stages import convert, rectify\n'
                  'config = MatcherConfig(backend="cpu")\n'
-                 'engines.choose(config).fit(config, 640, 480).memory\n'
+                 'choice.choose(config).fit(config, 640, 480).memory\n'
                  'print("numba" in sys.modules)\n'
                  'name = "stereo_bp_ros.engines.cpu.simd.runtime"\n'
                  'sys.modules[name] = types.ModuleType(name)     # as it is at first\n'
-                 'print(engines.choose(config).free_memory() > 0)') == 'False\nTrue'
+                 'print(choice.choose(config).free_memory() > 0)') == 'False\nTrue'
 
 
 @in_processes
@@ -221,9 +222,9 @@ def test_after_warm_up_no_frame_compiles(child: Callable[..., str], names: list[
     outcome = child(
         'import numpy as np\n'
         'from stereo_bp_ros import *\n'
-        'from stereo_bp_ros.engines import warm_up\n'
+        'from stereo_bp_ros.engines.choice import warm_up\n'
         'from stereo_bp_ros.engines.cpu.simd import runtime\n'
-        'from stereo_bp_ros.images import ENCODINGS\n'
+        'from stereo_bp_ros.images.raw_images import ENCODINGS\n'
         'from test.engines.support.pairs import CALIBRATION, random_raw\n'
         f'live = [{{}}, {{"reference_image": "right"}}, *{LIVE!r}]\n'
         'rng = np.random.default_rng(0)\n'

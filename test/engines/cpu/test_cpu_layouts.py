@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip('numba')
-from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, geometry
-from stereo_bp_ros.engines import choose
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.engines.choice import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.papers.plain_steps import cpu_arrays

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.matcher_settings import COLOR_MAPS
 from stereo_bp_ros.config.quantisation import NO_SECOND
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.stages import refine as stage
 from test.cases import examples
 from test.engines.support.refinement import (

@@ -13,7 +13,7 @@ from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.outputs import Finished, fill
 from stereo_bp_ros.errors import ConfigError, InputError
-from stereo_bp_ros.images import ENCODINGS, RawImage
+from stereo_bp_ros.images.raw_images import ENCODINGS, RawImage
 from test.engines.support import naive_points as naive
 from test.engines.support.pairs import noisy_pair, random_raw
 from test.other_nodes import points_of_disparity

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import preprocess
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, RawImage, Rectification, StereoMatcher, geometry
+from stereo_bp_ros import MatcherConfig, RawImage, Rectification, StereoMatcher
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu import engine as cpu
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.cases import slow
 from test.engines.support import naive_downscale, pairs
 from test.engines.support.naive_rectification import remapped

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu import sad, scratch
 from stereo_bp_ros.engines.cpu.matching import Matches
 from test.cases import examples, slow

@@ -16,7 +16,7 @@ from test.engines.support.pairs import noisy_pair
 pytest.importorskip('numba')
 from stereo_bp_ros import ConfigError, MatcherConfig, StereoMatcher
 from stereo_bp_ros.config import quantisation
-from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.settings import paper, tiled
 
 

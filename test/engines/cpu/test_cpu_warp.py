@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, RawImage, Rectification, StereoMatcher
+from stereo_bp_ros.cameras.rectification import RawCamera, RightWarp
 from stereo_bp_ros.engines.cpu import engine as cpu
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
 from stereo_bp_ros.errors import ConfigError, InputError
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.rectification import RawCamera, RightWarp
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.support import naive_downscale
 from test.engines.support.naive_rectification import remapped
 from test.engines.support.pairs import random_raw

@@ -19,7 +19,7 @@ import cupy
 from stereo_bp_ros import InputError, MatcherConfig, RawImage, StereoMatcher
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.stages import convert
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.support.cuda_stand_in import Log, stand_in
 from test.engines.support.on_device import WithDlpack, WithInterface
 

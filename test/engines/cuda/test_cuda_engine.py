@@ -18,7 +18,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import formats, launch
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import forget
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
-from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES, OUTPUTS
 from test.cases import every
 from test.engines.support.cuda_runs import labels as labels_of
 from test.engines.support.cuda_runs import naive_labels, run

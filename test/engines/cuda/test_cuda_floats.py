@@ -16,7 +16,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import formats, launch, messages, s
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import forget
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from test.engines.support.cuda_runs import labels, naive_labels, run, tiled_as
 from test.engines.support.outputs import assert_same
 from test.engines.support.pairs import noisy_pair

@@ -14,10 +14,10 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
-from stereo_bp_ros.engines import create_engine
+from stereo_bp_ros.engines.choice import create_engine
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.stages import convert
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from test.engines.support.cuda_stand_in import Context, stand_in
 
 CONFIG = MatcherConfig(disparity_range=16, levels=3, backend='cuda')

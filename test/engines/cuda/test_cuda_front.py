@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, RawImage, partitions
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, cost_formats, formats
@@ -17,7 +18,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.stages import convert, preprocess
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.support import device_memory
 from test.engines.support.pairs import random_raw
 

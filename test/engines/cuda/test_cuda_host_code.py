@@ -16,9 +16,10 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.cameras.rectification import RightWarp
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.engines import create_engine, warm_up
+from stereo_bp_ros.engines.choice import create_engine, warm_up
 from stereo_bp_ros.engines.cuda.band import stage as band
 from stereo_bp_ros.engines.cuda.costs import features, fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined
@@ -35,9 +36,8 @@ from stereo_bp_ros.engines.cuda.runtime import compiler, device, structures
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
-from stereo_bp_ros.geometry import rectified_size
-from stereo_bp_ros.rectification import RightWarp
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.engines.geometry import rectified_size
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from test.cases import slow
 from test.engines.support.cuda_stand_in import Log, stand_in
 from test.raw_cameras import rectification

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, StereoMatcher, engines
+from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.runtime import pinned as pinned_memory
 from stereo_bp_ros.errors import BackendUnavailable
@@ -64,9 +65,9 @@ class TestOnTheDevice:
         left, right = textured_pair(160, 96, 6)
         with StereoMatcher(CONFIG) as matcher:
             matcher.prepare(160, 96)
-            with engines.choose(CONFIG).tools.kernels_used() as first:
+            with choice.choose(CONFIG).tools.kernels_used() as first:
                 matcher.compute(left, right)
-            with engines.choose(CONFIG).tools.kernels_used() as second:
+            with choice.choose(CONFIG).tools.kernels_used() as second:
                 matcher.compute(left, right)
         names = {one.name.partition('<')[0] for one in first}
         assert 'data_cost' in names
@@ -79,7 +80,7 @@ class TestOnTheDevice:
         assert second == []         # a graph is captured once
 
     def test_with_its_size_known_warming_up_leaves_nothing_to_compile(self) -> None:
-        engines.warm_up(CONFIG, 200, 120)
+        choice.warm_up(CONFIG, 200, 120)
         before = compiler.origins()
         with StereoMatcher(CONFIG) as matcher:
             matcher.prepare(200, 120)
@@ -92,7 +93,7 @@ class TestOnTheDevice:
         buffer = array.array('B', bytes(4 * 640 * 480))
         out = np.frombuffer(buffer, np.float32).reshape(480, 640)
         assert device.mapped_address(out) == 0
-        assert engines.choose(CONFIG).tools.pin(buffer)
+        assert choice.choose(CONFIG).tools.pin(buffer)
         assert device.mapped_address(out)
         with StereoMatcher(CONFIG) as matcher:
             expected = matcher.compute(*images).disparity

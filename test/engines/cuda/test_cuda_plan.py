@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import ConfigError, MatcherConfig, partitions
+from stereo_bp_ros import ConfigError, MatcherConfig
 from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import (
@@ -346,7 +347,7 @@ def test_an_image_is_not_cut_for_exact() -> None:
 
 @pytest.mark.parametrize('name', FIVE_SETS)
 def test_the_plan_stays_below_the_bound_of_the_2009_paper(name: str) -> None:
-    from stereo_bp_ros.papers import memory_bound
+    from stereo_bp_ros.papers.programs import memory_bound
     width, height, disparities = FIVE_SETS[name]
     found = plan_of(five_sets(disparities), width, height).memory
     assert found.total < 4 * memory_bound(width, height, disparities)

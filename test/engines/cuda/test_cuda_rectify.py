@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage, Rectification, StereoMatcher
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.support.pairs import random_raw
 from test.raw_cameras import MODELS, camera_info, rectification, scene
 

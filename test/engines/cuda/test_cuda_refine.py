@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, geometry
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.stages import refine
 from test.engines.support import device_memory, naive_refinement
 

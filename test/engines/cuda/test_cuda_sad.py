@@ -11,7 +11,7 @@ pytest.importorskip('cupy')
 pytest.importorskip('numba')
 from benchmarks.papers.streaming import variant_times
 from stereo_bp_ros import MatcherConfig, StereoMatcher
-from stereo_bp_ros.engines import choose
+from stereo_bp_ros.engines.choice import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch

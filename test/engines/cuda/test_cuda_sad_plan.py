@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from stereo_bp_ros import MatcherConfig, geometry
-from stereo_bp_ros.engines import programs
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines import geometry, programs
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch

@@ -13,10 +13,11 @@ import yaml
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, StereoMatcher, engines
+from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from test.engines.support.cuda_runs import run
 from test.engines.support.outputs import assert_same
 from test.engines.support.pairs import CALIBRATION, noisy_pair
@@ -146,7 +147,7 @@ def test_storage_is_where_it_is_asked_for() -> None:
     for storage, local, shared in (('register', 0, 0), ('shared', 0, 24 * 128 * 4),
                                    ('local', 24 * 4, 0), ('hybrid', 17 * 4, 4 * 128 * 4)):
         config = paper(24, backend='cuda', message_type='float32', **STORAGES[storage])
-        with engines.choose(config).tools.kernels_used() as used:
+        with choice.choose(config).tools.kernels_used() as used:
             run(config, *pair)
         for one in (one for one in used if one.name.startswith('send_messages')):
             aligned = -(-local // 8) * 8

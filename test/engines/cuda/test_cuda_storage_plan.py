@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros import ConfigError, geometry
+from stereo_bp_ros import ConfigError
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.papers.plain_steps import cuda_arrays

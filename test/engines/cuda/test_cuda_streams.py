@@ -18,8 +18,8 @@ from benchmarks import sanitizers
 from stereo_bp_ros import Rectification, StereoMatcher, preset_names
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.errors import OutOfDeviceMemory
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from stereo_bp_ros.node.matcher_host import MatcherHost
-from stereo_bp_ros.types import OUTPUTS
 from test.cases import every
 from test.engines.support.outputs import assert_same
 from test.engines.support.pairs import CALIBRATION

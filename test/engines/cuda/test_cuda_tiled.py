@@ -15,7 +15,7 @@ from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from test.engines.support.pairs import CALIBRATION, noisy_pair
 from test.engines.support.pairs import all_outputs as run
 from test.engines.support.pairs import compare_engines as compare

@@ -14,8 +14,9 @@ from test.engines.support import naive_band
 from test.engines.support.pairs import noisy_pair, parts_of
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, geometry, partitions
+from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
+from stereo_bp_ros.engines import geometry, partitions
 from stereo_bp_ros.engines.cuda.band import matching, stage
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import edges

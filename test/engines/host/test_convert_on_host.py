@@ -15,8 +15,8 @@ from test.engines.support.host_arena import HostArena
 from test.engines.support.host_cuda import HostKernels
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, RawImage, geometry
-from stereo_bp_ros.device_arrays import DeviceArray
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert as on_cpu
 from stereo_bp_ros.engines.cpu.stages.preprocess import to_means
@@ -24,7 +24,8 @@ from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
-from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.images.device_arrays import DeviceArray
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.support.pairs import random_raw
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')

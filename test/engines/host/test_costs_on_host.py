@@ -12,7 +12,8 @@ from test.cases import slow
 from test.engines.support import naive_costs
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import fractions, stage
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -21,7 +22,7 @@ from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import refine
-from stereo_bp_ros.partitions import Partition, Partitioning
+from stereo_bp_ros.engines.partitions import Partition, Partitioning
 from test.engines.support.host_arena import HostArena
 from test.engines.support.host_cuda import HostKernels
 from test.engines.support.pairs import parts_of

@@ -13,7 +13,8 @@ from test.cases import slow
 from test.engines.support import naive_bp
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import (
     cost_formats,

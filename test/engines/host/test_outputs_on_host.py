@@ -25,8 +25,8 @@ from stereo_bp_ros.engines.cuda.outputs import stage
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert, refine
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.types import DERIVED, OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import DERIVED, OUTPUTS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.host.test_convert_on_host import random_image
 from test.engines.support.outputs import assert_same, rubbish
 from test.engines.support.pairs import CALIBRATION

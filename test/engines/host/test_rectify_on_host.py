@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, RawImage, Rectification, geometry
+from stereo_bp_ros import MatcherConfig, RawImage, Rectification
+from stereo_bp_ros.cameras.rectification import Maps, RightWarp
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import rectify as on_cpu
 from stereo_bp_ros.engines.cpu.stages.convert import to_grey as to_plain_grey
@@ -17,9 +19,8 @@ from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert, rectify
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.rectification import Maps, RightWarp
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.raw_images import ENCODINGS
+from stereo_bp_ros.images.stamps import SIDES
 from test.engines.support.host_arena import HostArena
 from test.engines.support.pairs import random_raw
 from test.raw_cameras import MODELS, camera_info, rectification

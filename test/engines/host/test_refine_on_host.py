@@ -14,15 +14,15 @@ from test.engines.support import host_cuda
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.engines.cpu.stages import preprocess as on_cpu
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.memory import matches, on_device
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import preprocess
 from stereo_bp_ros.engines.cuda.stages import refine as stage
-from stereo_bp_ros.geometry import MemoryPlan
-from stereo_bp_ros.types import DERIVED, OUTPUTS
+from stereo_bp_ros.engines.geometry import MemoryPlan
+from stereo_bp_ros.frame.disparity_frame import DERIVED, OUTPUTS
 from test.engines.support.outputs import rubbish
 from test.engines.support.refinement import CALIBRATION, bp, holed, refine
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow,
 #: A kernel of 32 threads, each with a stack of its own, over an array of an arena.
 PROGRAM = """
 import ctypes, sys
-from stereo_bp_ros.geometry import MemoryPlan
+from stereo_bp_ros.engines.geometry import MemoryPlan
 from test.engines.support import host_cuda
 from test.engines.support.host_arena import HostArena
 

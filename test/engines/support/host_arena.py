@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.geometry import ALIGNMENT
+from stereo_bp_ros.engines.geometry import ALIGNMENT
 
 _LIBC = ctypes.CDLL(None)
 _LIBC.free.argtypes = [ctypes.c_void_p]

@@ -9,9 +9,10 @@ import dataclasses
 
 import numpy as np
 
-from stereo_bp_ros import MatcherConfig, geometry
+from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
-from stereo_bp_ros.partitions import Partitioning, whole
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.engines.partitions import Partitioning, whole
 from test.engines.support import naive_bp, naive_costs, naive_downscale
 
 NEVER, REACH = 10**6, 8

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
-from stereo_bp_ros.partitions import Partitioning, whole
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines.partitions import Partitioning, whole
 
 #: (y, x, dy, dx) -> the truncations of the messages that nodes send to neighbours, nodes x 1.
 Truncations = Callable[[np.ndarray, np.ndarray, int, int], Any]

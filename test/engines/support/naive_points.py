@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images.raw_images import RawImage
 
 
 def points(sixteenths: np.ndarray, raw: RawImage, config: MatcherConfig, calibration: Calibration

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import MatcherConfig
 from test.engines.support import naive_bp
 
 #: The side of a message: where in the pixel that it reaches it comes from.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 
 
 def rubbish(names: Iterable[str], image: tuple[int, ...], decimation: int = 1

@@ -7,9 +7,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage, partitions
-from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.engines import partitions
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
+from stereo_bp_ros.images.raw_images import ENCODINGS
 from test.engines.support.outputs import assert_same, rubbish
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)

@@ -6,14 +6,14 @@ import collections
 
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.matching import Matches
 from stereo_bp_ros.engines.cpu.outputs import Finished, fill
 from stereo_bp_ros.engines.cpu.stages import refine as stage
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images.raw_images import RawImage
 from test.engines.support.outputs import rubbish
 
 WIDTH, HEIGHT, D = 70, 33, 20

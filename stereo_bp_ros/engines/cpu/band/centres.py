@@ -9,8 +9,8 @@ import cv2
 import numba
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.band.layout import NEAR, WINDOW
 from stereo_bp_ros.engines.cpu.outputs import enlarge_disparities
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel

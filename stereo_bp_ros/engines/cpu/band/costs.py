@@ -13,7 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu.band.layout import FIRST, PIXEL, WINDOW, BandLevel
 from stereo_bp_ros.engines.cpu.band.shifted import (
     BELOW,

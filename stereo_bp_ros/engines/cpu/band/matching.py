@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stereo_bp_ros import geometry, partitions
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry, partitions
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.band import layout
 from stereo_bp_ros.engines.cpu.hierarchical.matching import Hierarchical
 from stereo_bp_ros.engines.cpu.matching import Array, CpuMatching, Matches, stopwatch
 from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 #: Begins the names of the arrays of the first pass.
 COARSE = 'coarse_'

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numba import types
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.engines.cpu.simd.groups import (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.matcher_settings import CENSUS_WINDOWS
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 #: The costs that are added up, and the bytes of their feature of a pixel. Each has an entry in
 #: ``features.FEATURES`` and the settings <name>_weight and <name>_bound.

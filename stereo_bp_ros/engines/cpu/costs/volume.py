@@ -15,7 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.costs.features import FEATURES, offsets
 from stereo_bp_ros.engines.cpu.costs.paths import begin_path, extend_path, settle_pixel
@@ -33,7 +33,7 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
     store_bytes,
     transpose,
 )
-from stereo_bp_ros.partitions import Partition
+from stereo_bp_ros.engines.partitions import Partition
 
 #: Pixels on each side of the centre of the window that fractions are taken of.
 FRACTION_RADIUS = 2

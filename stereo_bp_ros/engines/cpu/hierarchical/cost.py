@@ -12,7 +12,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import volume
 from stereo_bp_ros.engines.cpu.costs.features import rounded
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
@@ -27,7 +28,7 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
     splat,
     store,
 )
-from stereo_bp_ros.partitions import Partition
+from stereo_bp_ros.engines.partitions import Partition
 
 #: More than any sum of differences.
 _NO_EDGE = 2**31 - 1

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.formats import arriving, next_values, start_values
 from stereo_bp_ros.engines.cpu.memory import Level, Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store, where_less
-from stereo_bp_ros.partitions import Partition
+from stereo_bp_ros.engines.partitions import Partition
 
 # Rows of ``selected``; before and after: of the labels beside the best.
 _BEST, _LABEL, _SECOND, _BEFORE, _AFTER = range(5)

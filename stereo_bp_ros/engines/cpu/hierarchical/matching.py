@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.matching import Array, CpuMatching, Matches, stopwatch
 from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 
 class Hierarchical(CpuMatching):

@@ -14,7 +14,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cpu.band.layout import BandLevel
 from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row
 from stereo_bp_ros.engines.cpu.hierarchical.rows import select_row, start_row, update_row

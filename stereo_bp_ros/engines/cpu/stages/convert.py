@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.grey import conversion_code
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images.grey import conversion_code
+from stereo_bp_ros.images.raw_images import RawImage
 
 
 def to_grey(raw: RawImage, grey: np.ndarray[Any, Any], scale: float,

@@ -10,7 +10,7 @@ import cv2
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import SIGNED_OFFSET
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 

@@ -8,9 +8,9 @@ from typing import Any
 import cv2
 import numpy as np
 
+from stereo_bp_ros.cameras.rectification import Maps
 from stereo_bp_ros.engines.cpu.stages import convert
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import Maps
+from stereo_bp_ros.images.raw_images import RawImage
 
 
 def fill_maps(side: str, maps: Maps, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -16,8 +16,9 @@ import cv2
 import numba
 import numpy as np
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, preprocess

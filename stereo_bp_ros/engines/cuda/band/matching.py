@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros import geometry, partitions
+from stereo_bp_ros.engines import geometry, partitions
 from stereo_bp_ros.engines.cuda.band import stage
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.matching import Hierarchical
@@ -15,7 +15,7 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import ArenaPart
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 #: Begins the names of the arrays of the first pass.
 COARSE = 'coarse_'

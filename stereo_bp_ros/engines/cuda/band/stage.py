@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import features
@@ -13,8 +14,8 @@ from stereo_bp_ros.engines.cuda.hierarchical import edges
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import refine, right_labels
-from stereo_bp_ros.geometry import Wanted
-from stereo_bp_ros.partitions import Partition, Partitioning
+from stereo_bp_ros.engines.geometry import Wanted
+from stereo_bp_ros.engines.partitions import Partition, Partitioning
 
 #: Threads of a block, as in the files of ``kernels/band``, and of a path; pixels of a block of
 #: ``widen_estimates``, and of ``match_band``.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import terms
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 #: Pixels of a block of ``make_features``, and threads; as in ``features.cuh``.
 TILE_WIDTH, TILE_HEIGHT, THREADS = 32, 16, 256

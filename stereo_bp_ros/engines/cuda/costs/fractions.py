@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
-from stereo_bp_ros.partitions import Partition, Partitioning
+from stereo_bp_ros.engines.partitions import Partition, Partitioning
 
 #: Pixels of a block; as in ``fractions.cu``.
 WIDTH, HEIGHT = 32, 4

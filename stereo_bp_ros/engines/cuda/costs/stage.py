@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import features, terms
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
-from stereo_bp_ros.geometry import Wanted
-from stereo_bp_ros.partitions import Partition, Partitioning
+from stereo_bp_ros.engines.geometry import Wanted
+from stereo_bp_ros.engines.partitions import Partition, Partitioning
 
 #: Pixels and rows of a block of ``combine_costs``; as in ``combine.cu``.
 ROW_WIDTH, ROWS = 64, 4

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -16,7 +17,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import upload
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
-from stereo_bp_ros.partitions import Partition, Partitioning
+from stereo_bp_ros.engines.partitions import Partition, Partitioning
 
 #: Pixels of a block of ``data_cost``, and the levels that it fills; as in ``cost.cuh``.
 TILE_WIDTH, TILE_HEIGHT, TILE_LEVELS = 32, 16, 5

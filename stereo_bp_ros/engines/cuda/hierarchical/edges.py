@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
-from stereo_bp_ros.geometry import Wanted
-from stereo_bp_ros.partitions import Partition, Partitioning
+from stereo_bp_ros.engines.geometry import Wanted
+from stereo_bp_ros.engines.partitions import Partition, Partitioning
 
 #: Nodes of a block; as in ``edges.cu``.
 WIDTH, HEIGHT = 32, 8

@@ -8,8 +8,9 @@ import functools
 import math
 from typing import ClassVar, NamedTuple
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 
 #: Disparities of a chunk: four words of two labels, or eight of one.
 CHUNK = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -16,7 +16,7 @@ from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import right_labels
 from stereo_bp_ros.engines.cuda.stages.refine import Frame
-from stereo_bp_ros.partitions import Partition, Partitioning
+from stereo_bp_ros.engines.partitions import Partition, Partitioning
 
 #: Threads of a block; as the kernel is compiled for.
 THREADS = 128

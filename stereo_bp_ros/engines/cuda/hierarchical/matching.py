@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import fractions
@@ -24,10 +24,10 @@ from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
+from stereo_bp_ros.engines.geometry import Wanted
+from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.papers import programs
-from stereo_bp_ros.partitions import Partitioning
 
 
 class Hierarchical(CudaMatching):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats, launch, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -24,7 +25,7 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import upload
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages.refine import Frame
-from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.engines.partitions import Partitioning
 
 _CountsOfColour = ctypes.c_int * (MAX_HALO + 1)
 _Counts = _CountsOfColour * 2

@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.hierarchical import formats, launch, tilings
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import (

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines.cuda.hierarchical import formats, launch
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     CHUNK,

@@ -11,7 +11,7 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 
-#: File and name of the kernel of each derived output, by its name in ``types.OUTPUTS``.
+#: File and name of the kernel of each derived output, by its name in ``OUTPUTS``.
 KERNELS = {'disparity_color': ('outputs/disparity_color.cu', 'color_disparities'),
            'points': ('outputs/points.cu', 'points')}
 ENLARGE = 'outputs/enlarge.cu', 'enlarge'

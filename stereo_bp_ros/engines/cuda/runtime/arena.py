@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
-from stereo_bp_ros.geometry import ALIGNMENT, MemoryPlan
+from stereo_bp_ros.engines.geometry import ALIGNMENT, MemoryPlan
 
 _PORTABLE, _MAPPED = 1, 2         # cudaHostAlloc flags
 

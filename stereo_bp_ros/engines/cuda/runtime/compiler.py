@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.compiling import Progress
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
-from stereo_bp_ros.resources import KERNELS
+from stereo_bp_ros.system.resources import KERNELS
 
 OPTIONS = ('-std=c++17', '-default-device', f'-I{KERNELS}')
 

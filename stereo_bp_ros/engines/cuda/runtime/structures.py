@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stereo_bp_ros.resources import KERNELS
+from stereo_bp_ros.system.resources import KERNELS
 
 AnyStructure = TypeVar('AnyStructure', bound=ctypes.Structure)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL, Properties
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 #: Windows in x of one warp, most labels of one warp, and threads that a multiprocessor holds of
 #: the kernel; as in ``sad.cu``.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
@@ -15,7 +16,7 @@ from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 from stereo_bp_ros.papers import programs
 
 #: The C++ types of pixels.

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stereo_bp_ros.cameras.rectification import Maps
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.runtime.arena import upload
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
-from stereo_bp_ros.images import ENCODINGS, RawImage
-from stereo_bp_ros.rectification import Maps
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.raw_images import ENCODINGS, RawImage
+from stereo_bp_ros.images.stamps import SIDES
 
 #: Threads of a block, and blocks that suffice for the speed of the bus.
 UPLOAD_THREADS, MAX_UPLOAD_BLOCKS = 256, 64

@@ -13,8 +13,8 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.engines.cuda.stages.convert import Reading
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.stamps import SIDES
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.images.stamps import SIDES
 
 
 @declared_in('frame/convert.cu')

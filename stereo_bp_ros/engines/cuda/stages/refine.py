@@ -7,15 +7,15 @@ import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from stereo_bp_ros import geometry
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import ResolvedConfig, quantisation
-from stereo_bp_ros.engines import colors
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import colors, geometry
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 
 #: File and name of every kernel of the stage.
 KERNELS = (*(('frame/refine.cu', name)
@@ -42,7 +42,7 @@ LIGHT = frozenset(('disparity', 'depth', 'confidence', 'fixed_disparity'))
 class Steps(NamedTuple):
     """What live settings and outputs call for; one CUDA graph each.
 
-    outputs: names of ``types.OUTPUTS``; fraction: of a pixel; costs: least and second least
+    outputs: names of ``OUTPUTS``; fraction: of a pixel; costs: least and second least
     belief; right, texture: inputs of the left-right check and the texture threshold; median:
     side of the filter, 0 = none; speckles: small regions are removed; fills: invalid pixels are
     filled; planes: so is the band beside the image with planes; passes: of the bilateral filter;

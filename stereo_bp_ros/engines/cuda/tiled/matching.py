@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from stereo_bp_ros import partitions
-from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.matcher import ResolvedConfig
+from stereo_bp_ros.engines import partitions
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels
@@ -16,7 +17,7 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.engines.geometry import Wanted
 
 #: The C++ types of messages as they are computed, and of pixels.
 MESSAGES = {'int16': 'Int16', 'float32': 'Float32'}

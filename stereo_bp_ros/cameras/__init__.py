@@ -1,0 +1,1 @@
+"""Calibrations, rectification, and how the cameras of a pair are turned."""

@@ -1,0 +1,1 @@
+"""What a matcher hands out."""

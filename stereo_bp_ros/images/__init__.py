@@ -1,0 +1,1 @@
+"""Images as they come, and how they are read, decoded and shown."""

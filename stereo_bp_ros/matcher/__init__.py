@@ -1,0 +1,1 @@
+"""Stereo matching of single pairs."""

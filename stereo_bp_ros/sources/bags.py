@@ -1,0 +1,299 @@
+"""Stereo pairs of bags, read without ROS, through the rosbags library."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.images import files
+from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.images.stamps import Image, NoPairError, PairFinder
+from stereo_bp_ros.sources.bag_messages import (
+    CLOCK,
+    FRAME_IDS,
+    MIN_BYTES,
+    STORE,
+    StereoBagWriter,
+    serialize_camera_info,
+    serialize_clock,
+    serialize_image,
+    serialize_truth,
+    stamp_of,
+    with_stamp,
+    write_bag,
+)
+from stereo_bp_ros.sources.bag_reader import Reader
+from stereo_bp_ros.sources.bag_rectification import (
+    MEASURED_PAIRS,
+    Decision,
+    Rectifier,
+    unused_rotation,
+)
+from stereo_bp_ros.sources.bag_topics import (
+    CAMERA_INFO,
+    COMPRESSED_IMAGE,
+    IMAGE,
+    TRUTH_TOPIC,
+    StereoTopics,
+    find_stereo_topics,
+)
+from stereo_bp_ros.sources.bag_truth import BagTruth, TruthEntry
+from stereo_bp_ros.sources.datasets.entries import Pair, Unread
+
+__all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'STORE',
+           'TRUTH_TOPIC', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
+           'find_stereo_topics', 'serialize_camera_info', 'serialize_clock', 'serialize_image',
+           'serialize_truth', 'stamp_of', 'with_stamp', 'write_bag']
+
+#: Images without a partner that are kept: they must not fill the memory.
+MAX_WAITING = 100
+
+#: Bytes and message of the latest camera_info of each side, by the node's relative topics.
+_Infos = dict[str, tuple[bytes, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Damaged:
+    """In the place of a message that cannot be decoded."""
+
+    why: str
+
+
+class StereoBag:
+    """A recorded stereo sequence: a rosbag2 folder, a file of one, or a ROS 1 bag file.
+
+    A context manager. ``topics`` names topics that are not, or not alone, found by their names.
+    Messages of ROS 1 come as ROS 2 has them.
+
+    :raises StereoError: no bag, or no unambiguous stereo topics in it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], topics: StereoTopics | None = None) -> None:
+        self.path = pathlib.Path(path)
+        self._reader = Reader(self.path)
+        try:
+            self.topics = find_stereo_topics(
+                {connection.topic: connection.msgtype
+                 for connection in self._reader.connections}, topics)
+        except StereoError as error:
+            self._reader.close()
+            raise StereoError(f'{self.path}: {error}') from error
+        self._truth_is_named = bool(topics and topics.truth)
+        if not self._truth_is_named and not sum(
+                one.msgcount for one in self._reader.of_topics(self.topics.truth)):
+            self.topics = dataclasses.replace(self.topics, truth='')
+        self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image,
+                                    self.topics.rectified)
+
+    def __enter__(self) -> StereoBag:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+        if '_truth' in self.__dict__ and self._truth:
+            self._truth.close()
+
+    @functools.cached_property
+    def _truth(self) -> BagTruth | None:
+        """The truths of the bag, which are indexed when the first is wanted."""
+        return BagTruth(self.path, self.topics) if self.topics.truth else None
+
+    @functools.cached_property
+    def _decision(self) -> Decision:
+        """Whether images are rectified: decided once, by the first pairs of the bag."""
+        first = {role.removesuffix('/camera_info'): info
+                 for role, (_, info) in self._first_infos().items()}
+        if first.keys() != FRAME_IDS.keys():
+            return Decision(False, '')
+        try:
+            return self._rectifier.decide(first, self._read_measured())
+        except (ValueError, StereoError):       # of which the pair itself tells
+            return Decision(True, '')
+
+    def _read_measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
+        """Images and camera_infos of the first pairs."""
+        pairs = self._pairs(self._decode, with_truth=False)
+        for _, _, parts, infos in itertools.islice(pairs, MEASURED_PAIRS):
+            if len(parts) == len(infos) == 2 and not any(
+                    isinstance(content, _Damaged) for content in parts.values()):
+                yield ({side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS},
+                       {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS})
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the images are ``sensor_msgs/CompressedImage``."""
+        return self._reader.of_topics(self.topics.left_image)[0].msgtype == COMPRESSED_IMAGE
+
+    @property
+    def is_ros1(self) -> bool:
+        """Whether this is a ROS 1 bag, whose bytes are not CDR."""
+        return not self._reader.is2
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether pairs have stamps: all of a bag have."""
+        return True
+
+    @property
+    def count(self) -> int:
+        """Number of left images."""
+        return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
+
+    def warnings(self, played: bool = False) -> list[str]:
+        """Sentences about images that are not rectified, messages that are missing because the
+        recording was cut off, and a truth that does not fit the pairs.
+
+        :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
+        :raises StereoError: there is no pair, which is no error where ``played``; or none has a
+            truth although its topic was named, or TF does not connect a cloud with the camera.
+        """
+        infos = self._first_infos()
+        rectify, why = self._decision
+        found = [why] if why else []
+        if why and played:
+            found = [why.partition('. ')[0] + (
+                '. Have the node rectify it (rectify), or match the image_rect of image_proc'
+                if rectify else '. The images themselves are rectified already: leave rectify '
+                'of the node off')]
+        found += self._reader.notes
+        try:
+            # One is enough, else all is read: an evaluation need not begin.
+            next(self._pairs(lambda *_: None, with_truth=False), None)
+        except NoPairError as error:
+            if not played:
+                raise
+            found.append(f'{error}: the node pairs them with approximate_sync')
+        if self._truth:
+            if self._truth.is_cloud and 'left/camera_info' in infos:
+                found += filter(None, [unused_rotation(infos['left/camera_info'][1])])
+            stamps = (self._reader.stamp(data) for _, _, data in self._reader.messages(
+                self._reader.of_topics(self.topics.left_image)))
+            found += self._truth.warnings(stamps, self._truth_is_named)
+        return found
+
+    def raw(self) -> Iterator[tuple[str, int, bytes]]:
+        """(node's relative topic, time of recording in ns, CDR bytes) in recorded order."""
+        roles = self.topics.roles()
+        for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
+            if self.is_ros1:
+                data = bytes(STORE.serialize_cdr(
+                    self._reader.decode(connection.msgtype, data), connection.msgtype))
+            yield roles[connection.topic], time_ns, data
+
+    def read(self) -> Iterator[Pair]:
+        """Pairs with their latest calibration, in the order of completion.
+
+        Stamps are equal, or as close as ``StereoTopics.tolerance_s`` says; that of a pair is the
+        left image's.
+
+        Images that their calibration tells to be raw are rectified with it (``Rectifier``).
+        """
+        return (one.load() for one in self.unread())
+
+    def unread(self) -> Iterator[Unread]:
+        """What ``read`` reads; the names are stamps. A damaged image concerns its pair alone."""
+        for stamp_ns, truth, parts, infos in self._pairs(self._decode):
+            yield Unread(str(stamp_ns), functools.partial(self._pair, stamp_ns, truth, parts,
+                                                          dict(infos)))
+
+    def _pairs(self, make: Callable[[str, bytes], Any], with_truth: bool = True
+               ) -> Iterator[tuple[int, TruthEntry | None, dict[str, Any], _Infos]]:
+        """Stamp, truth, what was made of the images by role, and calibration of every pair.
+
+        :param make: what becomes of the type and the bytes of an image.
+        :raises NoPairError: there is none.
+        """
+        finder = PairFinder(self.topics.tolerance_s)
+        # A recorder may have written the first camera_info after its image.
+        infos = self._first_infos()
+        stamp_ns = None
+        for images in self._match_images(finder, infos, make):
+            stamp_ns = images[0].stamp_ns
+            truth = self._truth if with_truth else None
+            yield (stamp_ns,
+                   truth.find(stamp_ns, min(one.time_ns for one in images)) if truth else None,
+                   {f'{one.side}/image_rect': one.content for one in images}, infos)
+        if stamp_ns is None:
+            raise NoPairError(f'{self.path}: {finder.why_none()}')
+
+    def _match_images(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
+                      ) -> Iterator[tuple[Image, ...]]:
+        """Left and right image of every pair.
+
+        A damaged one without a partner, whose stamp may be what is damaged, is a pair for itself.
+        """
+        roles = self.topics.roles()
+        for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
+            side, _, name = roles[connection.topic].partition('/')
+            if name == 'camera_info':
+                self._keep_info(infos, roles[connection.topic], data)
+                continue
+            pair = finder.add(Image(side, self._reader.stamp(data), time_ns,
+                                    make(connection.msgtype, data)))
+            if pair:
+                yield pair
+            yield from _keep_damaged(finder.drop(MAX_WAITING))
+        yield from _keep_damaged(finder.drop(0))
+
+    def _decode(self, kind: str, data: bytes) -> Any:
+        """A message, or what is in the place of a damaged one."""
+        try:
+            return self._reader.decode(kind, data)
+        except StereoError as error:
+            # The error itself would keep open who reads.
+            return _Damaged(str(error))
+
+    def _first_infos(self) -> _Infos:
+        """The first camera_info of each side; without those that have none."""
+        roles = self.topics.roles()
+        infos: _Infos = {}
+        for topic in filter(None, (self.topics.left_info, self.topics.right_info)):
+            for _, _, data in itertools.islice(
+                    self._reader.messages(self._reader.of_topics(topic)), 1):
+                self._keep_info(infos, roles[topic], data)
+        return infos
+
+    def _keep_info(self, infos: _Infos, role: str, data: bytes) -> None:
+        """Make a camera_info the latest of its side, unless only its stamp is new."""
+        if role not in infos or infos[role][0][MIN_BYTES:] != data[MIN_BYTES:]:
+            infos[role] = bytes(data), self._reader.decode(CAMERA_INFO, data)
+
+    def _pair(self, stamp_ns: int, truth: TruthEntry | None, parts: Mapping[str, Any],
+              infos: _Infos) -> Pair:
+        calibration = disparity = None
+        for part in parts.values():
+            if isinstance(part, _Damaged):
+                raise StereoError(part.why)
+        try:
+            images = {side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS}
+            if {'left/camera_info', 'right/camera_info'} <= infos.keys():
+                known = {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS}
+                calibration = Calibration.from_camera_info(known['left'], known['right'])
+                if self._rectifier.may_be_raw(known) and self._decision.rectify:
+                    images = self._rectifier.rectified(images, known)
+            if truth and self._truth:
+                left = images['left']
+                disparity = self._truth.read(truth, calibration, (left.height, left.width))
+            return Pair(str(stamp_ns), images['left'], images['right'], disparity, None,
+                        calibration, stamp_ns)
+        except ValueError as error:
+            raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
+
+
+def _keep_damaged(images: Iterable[Image]) -> Iterator[tuple[Image, ...]]:
+    return ((one,) for one in images if isinstance(one.content, _Damaged))
+
+
+def _raw_image(message: Any) -> RawImage:
+    if not hasattr(message, 'format'):
+        return RawImage.from_message(message)
+    decoded = files.decode(message.data, f'a compressed image of format {shown(message.format)}')
+    colour = 'bgr8' if decoded.ndim == 3 and decoded.shape[2] == 3 else None
+    return RawImage.from_array(decoded, colour)

@@ -1,0 +1,1 @@
+"""One face for the layouts in which stereo pairs are stored."""

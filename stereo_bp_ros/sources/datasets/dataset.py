@@ -1,0 +1,209 @@
+"""One face for the layouts in which stereo pairs are stored.
+
+``docs/reference/files.md`` lists the files of each. Of the layouts that a folder has the first
+with a truth is taken, else the first; a folder that has none is a folder of such folders, at most
+``MAX_LEVELS`` deep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stereo_bp_ros.images import files
+from stereo_bp_ros.sources.bag_topics import Globs
+from stereo_bp_ros.sources.datasets import layouts, named
+from stereo_bp_ros.sources.datasets.entries import (
+    GROUND_TRUTH,
+    TRUTH_NAME,
+    Entry,
+    StereoPair,
+    list_folder,
+    list_folders,
+)
+from stereo_bp_ros.system.bounded import resolved
+
+#: Levels of folders in which pairs are looked for, below the one that is named.
+MAX_LEVELS = 4
+
+#: Folders that are looked into.
+MAX_FOLDERS = 10000
+
+#: What people name a folder of truths beside a folder of images.
+OUTSIDE_NAME = re.compile(rf'{GROUND_TRUTH.pattern}|^disp(?!lay)|^depths?$', re.IGNORECASE)
+
+#: Names that are none for all that: pictures of ``match``, and text.
+NO_TRUTH = re.compile(r'_picture\.png$|\.(txt|ya?ml|json|md|html)$')
+
+
+#: Sets whose files a sets.yaml names.
+DESCRIBED = layouts.Layout('described sets', 'NAME/left', 'NAME/right', ('NAME/disparity.png',))
+
+LAYOUTS = (DESCRIBED, *layouts.LAYOUTS, layouts.PAIR)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Stereo pairs in a folder; a pair is read when it is asked for, and not kept.
+
+    name:     the folder's name.
+    path:     the folder.
+    layout:   in words.
+    warnings: sentences about what is in the folder and is not read.
+    """
+
+    name: str
+    path: Path
+    layout: str
+    _entries: tuple[Entry, ...] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all pairs, in order."""
+        return tuple(entry.name for entry in self._entries)
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether any pair has ground truth."""
+        return any(entry.truth is not None for entry in self._entries)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether any pair has a stamp."""
+        return any(entry.stamp_ns is not None for entry in self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: int) -> StereoPair:
+        """Read one pair.
+
+        :raises IndexError: there is no such pair.
+        :raises ValueError: a file is missing or damaged, or the sizes of its images differ.
+        """
+        return self._entries[index].load()
+
+    def __iter__(self) -> Iterator[StereoPair]:
+        for entry in self._entries:
+            yield entry.load()
+
+
+def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
+                 globs: Globs | None = None) -> Dataset:
+    """Find out how a folder stores stereo pairs. No image is read yet.
+
+    :param tolerance_s: most seconds between the stamps of a pair whose images are named by them.
+    :param globs: patterns of the files, relative to the folder, whatever the layout; None: one of
+        ``LAYOUTS``.
+    :raises ValueError: no such folder, no known layout, or one with parts missing.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
+                         else f'there is no folder {folder}')
+    folder = resolved(folder)
+    if globs:
+        entries, warnings = named.by_globs(folder, globs, tolerance_s)
+        return Dataset(folder.name, folder, 'named files', tuple(entries), tuple(warnings))
+    parts = list(_walk(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))
+    if not parts:
+        known = ', '.join(dict.fromkeys(layout.files for layout in LAYOUTS))
+        raise ValueError(f'no stereo pairs in {folder}: name them by --left-glob and '
+                         '--right-glob, and a truth by --truth-glob and --truth-scale; neither it'
+                         f' nor one of its subfolders, {MAX_LEVELS} levels deep, has one of '
+                         f'{known}')
+    if parts[0].path == folder:
+        return replace(parts[0], warnings=_warnings(parts))
+    found = []
+    for part in parts:
+        inside = part.path.relative_to(folder).as_posix()
+        for entry in part._entries:
+            alone = len(part) == 1 and entry.name == part.name
+            found.append(replace(entry, name=inside if alone else f'{inside}/{entry.name}'))
+    names = dict.fromkeys(part.layout for part in parts)
+    return Dataset(folder.name, folder, 'folder of ' + ', '.join(names), tuple(found),
+                   _warnings(parts))
+
+
+def _walk(folder: Path, levels: int, seen: set[tuple[int, int]], tolerance_s: float
+          ) -> Iterator[Dataset]:
+    """A folder that is a data set, or else those below it, in the order of their names.
+
+    :param seen: folders that were looked into: a link may lead back to one.
+    :raises ValueError: there are more than ``MAX_FOLDERS``.
+    """
+    own = _own(folder, tolerance_s)
+    if own is not None:
+        yield own
+        return
+    for child in list_folders(folder) if levels else ():
+        identity = _identity(child)
+        if identity in seen:
+            continue
+        seen.add(identity)
+        if len(seen) > MAX_FOLDERS:
+            raise ValueError(f'{folder} and the folders before it are more than {MAX_FOLDERS}: '
+                             'name one that has the pairs')
+        yield from _walk(child, levels - 1, seen, tolerance_s)
+
+
+def _own(folder: Path, tolerance_s: float) -> Dataset | None:
+    """The pairs of a folder itself, or None: in the first layout with a truth, else the first."""
+    entries = named.described(folder)
+    if entries is not None:
+        return Dataset(folder.name, folder, DESCRIBED.name, tuple(entries))
+    first = None
+    for layout in layouts.LAYOUTS:
+        entries = layouts.read(layout, folder, tolerance_s)
+        if entries is not None:
+            found = Dataset(folder.name, folder, layout.name, tuple(entries))
+            if found.has_truth:
+                return found
+            first = first or found
+    entries = None if first else named.pair(folder)
+    return first if entries is None else Dataset(folder.name, folder, layouts.PAIR.name,
+                                                 tuple(entries))
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
+    """One sentence at most about each layout that has no truth, or a doubtful one."""
+    found = []
+    # Rows of a table may have the same name.
+    for layout in {one.name: one for one in reversed(LAYOUTS)}.values():
+        own = [part for part in parts if part.layout == layout.name]
+        if any(part.has_truth for part in own):
+            found += [f'{own[0].path} ({layout.name}): {layout.caution}'] * bool(layout.caution)
+            continue
+        # Folders beside each other have the same neighbours.
+        firsts = {part.path.parent: part.path for part in reversed(own)}
+        sentences = (_unread_truth(place, layout) for place in reversed(firsts.values()))
+        found += list(filter(None, [next(filter(None, sentences), None)]))
+    return tuple(found)
+
+
+def _unread_truth(folder: Path, layout: layouts.Layout) -> str:
+    """A sentence about a truth that may be meant, where a folder of pairs has none; or ''.
+
+    Looked at are the folder, the folders beside it, and those beside the two above it.
+    """
+    found = [path for path in list_folder(folder)
+             if TRUTH_NAME.search(path.name) and not NO_TRUTH.search(path.name)]
+    for own in (folder, *folder.parents[:2]):
+        beside = [path for path in list_folder(own.parent) if path != own]
+        found += [path for path in beside if OUTSIDE_NAME.search(path.name) and path.is_dir()
+                  and not any(path.name.startswith(other.name) for other in beside
+                              if other != path)]
+    if not found:
+        return ''
+    needed = 'needs ' + ' or '.join(map(layouts.in_words, layout.truth)) if layout.truth else \
+        'has none: --truth-glob names it, with --left-glob and --right-glob'
+    return (f'{found[0]} looks like a ground truth and was not read: the layout of {folder} '
+            f'({layout.name}) {needed}')

@@ -1,0 +1,1 @@
+"""Stereo matching of the pairs of one camera, one after another."""
