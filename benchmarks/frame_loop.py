@@ -13,7 +13,7 @@ from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.frames import FrameProcessor, Result
@@ -49,10 +49,10 @@ class FrameLoop:
                         for one, other in zip(left, right, strict=True)]
         self._infos = _info('left', width, height), _info('right', width, height)
         self._stamp = 0
-        conditions = Conditions(lambda level, text: self._say(text))
+        issues = IssueLog(lambda level, text: self._say(text))
         self._processor = FrameProcessor(
             matcher_host=self.host, outputs=self._outputs, ledger=self._ledger,
-            generation=self._generation, latencies=LatencyWindow(), conditions=conditions,
+            generation=self._generation, latencies=LatencyWindow(), issues=issues,
             observer=PairObserver(), settings=NodeConfig(**options),
             now_ns=lambda: 0, on_device_loss=self.fatal.append)
 

@@ -75,9 +75,8 @@ def score(pairs: Sequence[Pair], configs: Mapping[str, MatcherConfig]) -> list[f
 
 def observe(stream: StereoStream, pair: Pair) -> RowCorrection | None:
     """What is undone in the next pair."""
-    seen, _ = stream.observe(*pair.images, stamp=1e-9 * (pair.stamp_ns or 0),
-                             calibration=pair.calibration)
-    return seen.correction
+    return stream.observe(*pair.images, stamp=1e-9 * (pair.stamp_ns or 0),
+                          calibration=pair.calibration).correction
 
 
 def forth_and_back(pairs: Sequence[Pair], rows: float, degrees: float) -> Iterator[Pair]:

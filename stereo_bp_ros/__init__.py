@@ -7,7 +7,6 @@ if process.is_command():
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import RawCamera, Rectification
-from stereo_bp_ros.checks.findings import Finding
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import (
@@ -15,7 +14,6 @@ from stereo_bp_ros.errors import (
     ConfigError,
     DeviceLostError,
     InputError,
-    InputReason,
     MemoryLimitError,
     OutOfDeviceMemory,
     StereoError,
@@ -23,6 +21,7 @@ from stereo_bp_ros.errors import (
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame, PointCloud, ValidWindow
 from stereo_bp_ros.frame.pending import Pending
 from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.issues import Issue, IssueCode, IssueLevel
 from stereo_bp_ros.matcher.opencv_interface import OpenCvStereoMatcher
 from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.stream.stereo_stream import StereoStream, StreamResult, examine_pair
@@ -31,8 +30,8 @@ __version__ = '0.1.0'
 
 __all__ = [
     'BackendUnavailable', 'Calibration', 'ConfigError', 'DeviceLostError', 'DisparityFrame',
-    'Finding', 'InputError', 'InputReason', 'MatcherConfig', 'MemoryLimitError',
+    'InputError', 'Issue', 'IssueCode', 'IssueLevel', 'MatcherConfig', 'MemoryLimitError',
     'OpenCvStereoMatcher', 'OutOfDeviceMemory', 'Pending', 'PointCloud', 'RawCamera', 'RawImage',
     'Rectification', 'StereoError', 'StereoMatcher', 'StereoStream', 'StreamResult', 'ValidWindow',
-     'examine_pair', 'preset_names',
+    'examine_pair', 'preset_names',
 ]

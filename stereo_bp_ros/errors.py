@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 import reprlib
 from typing import Any
 
 import numpy as np
+
+from stereo_bp_ros.issues import IssueCode
 
 #: Characters of a text from outside that are shown to people.
 TEXT_LIMIT = 80
@@ -74,52 +75,6 @@ def described(error: BaseException) -> str:
     return f'{type(error).__name__}({quoted(error, 3 * TEXT_LIMIT)})'
 
 
-class InputReason(str, enum.Enum):
-    """Why an input was rejected; the value is also the key of its counter and diagnostic."""
-
-    UNKNOWN_ENCODING = 'unknown encoding'
-    BAD_STEP = 'bad step'
-    SHORT_DATA = 'short data'
-    BAD_SIZE = 'bad size'
-    TOO_LARGE = 'too large'
-    SIZE_MISMATCH = 'size mismatch'
-    CAMERA_INFO_SIZE = 'camera_info size'
-    BAD_CALIBRATION = 'bad calibration'
-    ZERO_BASELINE = 'zero baseline'
-    SWAPPED_CAMERAS = 'swapped cameras'
-    VERTICAL_PAIR = 'vertical pair'
-    EXCHANGED_IMAGES = 'exchanged images'
-    ZERO_STAMP = 'zero stamp'
-    BAD_COMPRESSION = 'bad compression'
-    BAD_ARRAY = 'bad array'
-
-    def __str__(self) -> str:
-        return self.value
-
-
-class Doubt(str, enum.Enum):
-    """Why a result may be wrong; the value is also the name in the setting ``ignored_checks``."""
-
-    BASELINE = 'baseline'
-    PRINCIPAL_POINT = 'principal point'
-    PROJECTIONS = 'rows of the calibration'
-    IDENTICAL = 'identical images'
-    EXPOSURE = 'black or saturated'
-    BITS = 'bits in 16'
-    FROZEN = 'frozen camera'
-    VERTICAL_OFFSET = 'vertical offset'
-    YAW = 'yaw'
-    RECTIFIED = 'rectified or not'
-    TRUTH = 'truth beyond the range'
-
-    def __str__(self) -> str:
-        return self.value
-
-
-#: Keys of checks that a person may know better than: all doubts, and what content alone rejects.
-IGNORABLE = (*(doubt.value for doubt in Doubt), InputReason.EXCHANGED_IMAGES.value)
-
-
 class StereoError(Exception):
     """Base class of every error that this package raises on purpose."""
 
@@ -145,9 +100,9 @@ class ConfigError(StereoError, ValueError):
 class InputError(StereoError, ValueError):
     """An image or a calibration is rejected; nothing was computed or allocated for it."""
 
-    def __init__(self, reason: InputReason, value: Any, limit: str) -> None:
-        super().__init__(f'{reason.value}: {value}; {limit}')
-        self.reason = reason
+    def __init__(self, code: IssueCode, value: Any, limit: str = '') -> None:
+        super().__init__(f'{code}: {value}' + (f'; {limit}' if limit else ''))
+        self.code = code
         self.value = value
         self.limit = limit
 
@@ -180,13 +135,14 @@ class DeviceLostError(StereoError, RuntimeError):
     """The device no longer answers; no engine on it can run again in this process."""
 
 
-def ignored_keys(text: str) -> frozenset[str]:
-    """The keys in a setting ``ignored_checks``: separated by commas, an underscore is as a blank.
+def ignored_codes(text: str) -> frozenset[IssueCode]:
+    """Those in a setting ``ignored_checks``: separated by commas, an underscore is as a blank.
 
-    :raises ConfigError: one is not of ``IGNORABLE``.
+    :raises ConfigError: one of them is unknown, or cannot be ignored.
     """
-    keys = frozenset(' '.join(name.split()) for name in text.replace('_', ' ').split(',')) - {''}
-    for name in sorted(keys.difference(IGNORABLE)):
+    known = {code.value: code for code in IssueCode if code.can_be_ignored}
+    keys = {' '.join(name.split()) for name in text.replace('_', ' ').split(',')} - {''}
+    for name in sorted(keys - known.keys()):
         raise ConfigError('ignored_checks', text,
-                          f'{quoted(name)} is none of ' + ', '.join(IGNORABLE))
-    return keys
+                          f'{quoted(name)} is none of ' + ', '.join(known))
+    return frozenset(known[key] for key in keys)

@@ -21,7 +21,8 @@ from stereo_bp_ros.config.arguments import (
     size_of,
     whole,
 )
-from stereo_bp_ros.errors import InputError, InputReason, shown
+from stereo_bp_ros.errors import InputError, shown
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.system.atomic_files import PathLike
 
 #: Bounds of the numbers of messages: the largest of float32, and its smallest of full precision.
@@ -80,19 +81,19 @@ class Calibration:
             except (TypeError, ValueError, OverflowError):
                 value = math.nan
             if not math.isfinite(value):
-                raise InputError(InputReason.BAD_CALIBRATION, f'{field.name} is {shown(given)}',
+                raise InputError(IssueCode.BAD_CALIBRATION, f'{field.name} is {shown(given)}',
                                  'every calibration value must be a finite number')
             object.__setattr__(self, field.name, value)
         if self.focal_px <= 0:
-            raise InputError(InputReason.BAD_CALIBRATION, f'focal_px is {self.focal_px}',
+            raise InputError(IssueCode.BAD_CALIBRATION, f'focal_px is {self.focal_px}',
                              'the focal length must be > 0 pixels')
         if self.focal_y_px < 0:
-            raise InputError(InputReason.BAD_CALIBRATION,
+            raise InputError(IssueCode.BAD_CALIBRATION,
                              f'focal_y_px is {self.focal_y_px}',
                              'the vertical focal length must be > 0 pixels')
         object.__setattr__(self, 'focal_y_px', self.focal_y_px or self.focal_px)
         if self.baseline_m <= 0:
-            raise InputError(InputReason.ZERO_BASELINE, f'baseline_m is {self.baseline_m}',
+            raise InputError(IssueCode.ZERO_BASELINE, f'baseline_m is {self.baseline_m}',
                              'the baseline must be > 0 m')
         self._check_float32()
 
@@ -103,7 +104,7 @@ class Calibration:
             left, right = self.projections
         except (TypeError, ValueError):
             raise InputError(
-                InputReason.BAD_CALIBRATION, f'projections is {shown(self.projections)}',
+                IssueCode.BAD_CALIBRATION, f'projections is {shown(self.projections)}',
                 'it must be P of the left and of the right camera, or None') from None
         object.__setattr__(self, 'projections', (
             numbers_of('projections[0]', left, 12), numbers_of('projections[1]', right, 12)))
@@ -120,7 +121,7 @@ class Calibration:
                 ('focal_px x baseline_m', self.focal_px * self.baseline_m, 0,
                  MAX_FLOAT32 * MIN_DISPARITY)):
             if not least <= abs(value) <= most:
-                raise InputError(InputReason.BAD_CALIBRATION, f'{name} is {value:g}',
+                raise InputError(IssueCode.BAD_CALIBRATION, f'{name} is {value:g}',
                                  'messages have float32, which does not hold it')
 
     @property
@@ -183,7 +184,7 @@ class Calibration:
         try:
             projections = calibration_files.projections_of_q(numbers)
         except ValueError as error:
-            raise InputError(InputReason.BAD_CALIBRATION, str(error),
+            raise InputError(IssueCode.BAD_CALIBRATION, str(error),
                              'write what cv2.stereoRectify returns') from error
         return cls.from_projections(*projections, size)
 
@@ -204,25 +205,25 @@ class Calibration:
         for side, p in (('left', left), ('right', right)):
             if p[0] <= 0:
                 raise InputError(
-                    InputReason.BAD_CALIBRATION, f'{side} P[0] is {p[0]}',
+                    IssueCode.BAD_CALIBRATION, f'{side} P[0] is {p[0]}',
                     'the focal length must be > 0: is the camera calibrated?')
         baseline = left[3] / left[0] - right[3] / right[0]
         vertical = (left[7] - right[7]) / right[0]
         numbers = f'P[3] is {left[3]:g} (left) and {right[3]:g} (right)'
         if abs(vertical) > abs(baseline):
             raise InputError(
-                InputReason.VERTICAL_PAIR, f'the cameras are {abs(vertical):g} m above each other '
+                IssueCode.VERTICAL_PAIR, f'the cameras are {abs(vertical):g} m above each other '
                 f'and {abs(baseline):g} m beside each other (P[7], P[3])',
                 'only cameras beside each other can be matched: turn both images by 90 degrees '
                 'and calibrate them so')
         if baseline < -ZERO_BASELINE:
             raise InputError(
-                InputReason.SWAPPED_CAMERAS, f'the baseline is {baseline:g} m; {numbers}',
+                IssueCode.SWAPPED_CAMERAS, f'the baseline is {baseline:g} m; {numbers}',
                 'the right camera must be to the right of the left one: are the camera_infos of '
                 'the two cameras exchanged?')
         if baseline <= ZERO_BASELINE:
             raise InputError(
-                InputReason.ZERO_BASELINE, f'the baseline is {baseline:g} m; {numbers}',
+                IssueCode.ZERO_BASELINE, f'the baseline is {baseline:g} m; {numbers}',
                 'right P[3] must be -focal length x baseline, below 0: is the pair calibrated as '
                 'a pair?')
         return cls(focal_px=right[0], baseline_m=baseline, cx_left=left[2], cx_right=right[2],
@@ -252,7 +253,7 @@ def calibration_of(calibration: Any) -> Calibration | None:
         return calibration
     if is_path(calibration):
         return Calibration.from_file(calibration)
-    raise InputError(InputReason.BAD_CALIBRATION, f'calibration is {shown(calibration)}',
+    raise InputError(IssueCode.BAD_CALIBRATION, f'calibration is {shown(calibration)}',
                      'it must be a Calibration, or a path that Calibration.from_file reads')
 
 
@@ -263,7 +264,7 @@ def check_camera_info(side: str, info: Any, more: str = '') -> None:
     :raises InputError: bad calibration.
     """
     check_fields(f'{side} camera_info', info, 'sensor_msgs/CameraInfo',
-                 InputReason.BAD_CALIBRATION, 'p width height binning_x binning_y roi.x_offset '
+                 IssueCode.BAD_CALIBRATION, 'p width height binning_x binning_y roi.x_offset '
                  f'roi.y_offset roi.width roi.height {more}')
 
 
@@ -291,12 +292,12 @@ def _check_region(side: str, info: Any) -> None:
         end = offset + (size or 1)      # without a size it is that of the full image
         if full and end > full:
             raise InputError(
-                InputReason.BAD_CALIBRATION, f'roi of the {side} camera_info ends at {axis} = '
+                IssueCode.BAD_CALIBRATION, f'roi of the {side} camera_info ends at {axis} = '
                 f'{end} ({axis}_offset {offset}, {what} {size}), and {what} is {full}',
                 'it must lie within the full image')
         if (size or full) and binning > (size or full):
             raise InputError(
-                InputReason.BAD_CALIBRATION, f'binning_{axis} of the {side} camera_info is '
+                IssueCode.BAD_CALIBRATION, f'binning_{axis} of the {side} camera_info is '
                 f'{binning}, and its images have a {what} of {size or full} before it',
                 'nothing is left of them')
 

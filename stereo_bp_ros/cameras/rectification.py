@@ -30,9 +30,10 @@ from stereo_bp_ros.config.arguments import (
     size_of,
     whole,
 )
-from stereo_bp_ros.errors import InputError, InputReason, quoted, shown
+from stereo_bp_ros.errors import InputError, quoted, shown
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.system.atomic_files import PathLike
 
 #: How many coefficients each distortion model of ROS may have; none = no distortion.
@@ -99,7 +100,7 @@ class RawCamera:
         counts = COEFFICIENTS.get(self.model)
         if counts is None:
             raise InputError(
-                InputReason.BAD_CALIBRATION, f'{side} distortion model is {quoted(self.model)}',
+                IssueCode.BAD_CALIBRATION, f'{side} distortion model is {quoted(self.model)}',
                 'rectify needs one of ' + ', '.join(COEFFICIENTS))
         for name, values, known in (('D', self.d, counts), ('K', self.k, (9,)),
                                     ('R', self.r, (9,)), ('P', self.p, (12,))):
@@ -108,12 +109,12 @@ class RawCamera:
                                     ('P', self.p, 5)):
             if values[index] <= 0:
                 raise InputError(
-                    InputReason.BAD_CALIBRATION, f'{side} {name}[{index}] is {values[index]:g}',
+                    IssueCode.BAD_CALIBRATION, f'{side} {name}[{index}] is {values[index]:g}',
                     'the focal length must be > 0: is the camera calibrated?')
         r = np.reshape(self.r, (3, 3))
         if (np.abs(r).max() > 2 or np.linalg.det(r) < 0
                 or np.abs(r @ r.T - np.eye(3)).max() > ROTATION_TOLERANCE):
-            raise InputError(InputReason.BAD_CALIBRATION, f'{side} R is {list(self.r)}',
+            raise InputError(IssueCode.BAD_CALIBRATION, f'{side} R is {list(self.r)}',
                              'it must be a rotation, or all 0 for none')
 
     def maps(self, width: int, height: int, warp: npt.ArrayLike = IDENTITY) -> Maps:
@@ -180,13 +181,13 @@ class Rectification:
             object.__setattr__(self, name, whole(name, getattr(self, name), 0) or raw)
         if max(self.width, self.height, self.rectified_width, self.rectified_height) > MAX_SIDE:
             raise InputError(
-                InputReason.TOO_LARGE,
+                IssueCode.TOO_LARGE,
                 f'{self.width} x {self.height} to be rectified to '
                 f'{self.rectified_width} x {self.rectified_height}',
                 f'sides may have 1 to {MAX_SIDE} pixels')
         for side in SIDES:
             if not isinstance(camera := self.camera(side), RawCamera):
-                raise InputError(InputReason.BAD_CALIBRATION, f'{side} is {shown(camera)}',
+                raise InputError(IssueCode.BAD_CALIBRATION, f'{side} is {shown(camera)}',
                                  'it must be a RawCamera')
             camera.check(side)
         # What is said of the rectified images is refused now, not in the middle of a frame.
@@ -204,7 +205,7 @@ class Rectification:
             check_camera_info(side, info)
         size = image_size(left)
         if image_size(right) != size:
-            raise InputError(InputReason.SIZE_MISMATCH, 'camera_info describes images of '
+            raise InputError(IssueCode.SIZE_MISMATCH, 'camera_info describes images of '
                              '{} x {} and {} x {}'.format(*size, *image_size(right)),
                              'both images of a pair must have one size')
         return cls(RawCamera.from_camera_info('left', left),
@@ -279,7 +280,7 @@ def rectification_of(rectification: Any, size: tuple[int, int], rectified_size: 
         return rectification
     if is_path(rectification):
         return Rectification.from_file(rectification, size, *rectified_size)
-    raise InputError(InputReason.BAD_CALIBRATION, f'rectification is {shown(rectification)}',
+    raise InputError(IssueCode.BAD_CALIBRATION, f'rectification is {shown(rectification)}',
                      'it must be a Rectification, or a path that Rectification.from_file reads')
 
 
@@ -342,7 +343,7 @@ class RightWarp:
 def _check_warp(warp: Sequence[float], width: int, height: int) -> None:
     """:raises InputError: as ``RightWarp.prepare``."""
     if max(width, height) > MAX_SIDE:
-        raise InputError(InputReason.TOO_LARGE, f'{width} x {height} to be warped',
+        raise InputError(IssueCode.TOO_LARGE, f'{width} x {height} to be warped',
                          f'sides may have at most {MAX_SIDE} pixels')
     corners = np.array([(x, y, 1.0) for x in (0, width - 1) for y in (0, height - 1)])
     homography = np.reshape(warp[:9], (3, 3))
@@ -356,7 +357,7 @@ def _check_warp(warp: Sequence[float], width: int, height: int) -> None:
         text = f'moves a corner by {moved:.1f} pixels'
     else:
         text = 'cannot be inverted or turns the image over'
-    raise InputError(InputReason.BAD_CALIBRATION, f'the homography (warp) {text}',
+    raise InputError(IssueCode.BAD_CALIBRATION, f'the homography (warp) {text}',
                      f'it may be {MAX_WARP:g} pixels')
 
 

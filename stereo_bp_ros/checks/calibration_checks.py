@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from stereo_bp_ros.cameras.calibration import Calibration
-from stereo_bp_ros.checks.findings import Texts, check
-from stereo_bp_ros.errors import Doubt
+from stereo_bp_ros.issues import Issue, IssueCode
 
 #: Distance that a yaw is explained by, metres.
 EXAMPLE_M = 50.0
@@ -34,15 +33,13 @@ def _turned(offset_px: float, calibration: Calibration, least: str = '') -> str:
             'is wrong by as many pixels); calibrate the cameras anew')
 
 
-@check(Doubt.YAW, 'cameras are not turned about their vertical axes: what comes nearer grows in '
-       'the image as its disparity does, and nothing is behind infinity')
-def check_yaw(offset_px: float, calibration: Calibration, behind: int = 0, far: int = 0) -> Texts:
+def check_yaw(offset_px: float, calibration: Calibration, behind: int = 0, far: int = 0
+              ) -> list[Issue]:
     """All disparities are too large (below 0: too small) by so many pixels.
 
     :param behind, far: where only far points tell it: how many are behind infinity, of how many.
     """
-    if far:
-        yield (f'{behind} of {far} far points are behind infinity: '
-               + _turned(offset_px, calibration, ' at least'), abs(offset_px))
-    else:
-        yield _turned(offset_px, calibration), abs(offset_px)
+    text = (f'{behind} of {far} far points are behind infinity: '
+            + _turned(offset_px, calibration, ' at least') if far else
+            _turned(offset_px, calibration))
+    return [IssueCode.YAW.issue(text, abs(offset_px))]

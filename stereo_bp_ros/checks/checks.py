@@ -1,30 +1,46 @@
 """What a pair, a calibration and a recording must satisfy to be believed.
 
-Node, command line, evaluation, replay and Python ask the same functions. Each check has a key: its
-``InputReason`` where it rejects, and its name in the setting ``ignored_checks`` where a person may
-know better. docs/reference/checks.md lists them all.
+Node, command line, evaluation, replay and Python ask the same functions. Each returns issues, or
+raises where nothing may be computed first. ``issues`` has their codes; docs/reference/checks.md
+lists them all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stereo_bp_ros.cameras.calibration import Calibration, image_size
 from stereo_bp_ros.cameras.rectification import Rectification
-from stereo_bp_ros.checks.findings import Finding, Texts, check
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
-from stereo_bp_ros.errors import ConfigError, Doubt, InputError, InputReason
+from stereo_bp_ros.errors import ConfigError, InputError, ignored_codes
 from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.issues import Issue, IssueCode, IssueLevel
 
 if TYPE_CHECKING:
     # Importing the package is quick without OpenCV.
     from stereo_bp_ros.cameras.row_correction import RowCorrection
     from stereo_bp_ros.cameras.row_estimator import RowState
+
+
+def believe(issues: Iterable[Issue], config: MatcherConfig) -> list[Issue]:
+    """The issues without those that the setting ``ignored_checks`` names.
+
+    :raises InputError: one of them rejects the input.
+    """
+    kept = list(issues)
+    if config.ignored_checks:
+        ignored = ignored_codes(config.ignored_checks)
+        kept = [one for one in kept if one.code not in ignored]
+    for one in kept:
+        if one.level is IssueLevel.ERROR:
+            raise InputError(one.code, one.text)
+    return kept
+
 
 # Calibration
 
@@ -39,13 +55,11 @@ CENTRAL_RANGE = (0.3, 0.7)
 FOCAL_TOLERANCE, ROW_TOLERANCE, VERTICAL_TOLERANCE = 1e-3, 0.5, 0.01
 
 
-@check(Doubt.BASELINE, f'the baseline is {MIN_BASELINE * 1000:g} mm to '
-        f'{MAX_BASELINE:g} m')
-def check_baseline(calibration: Calibration) -> Texts:
+def check_baseline(calibration: Calibration) -> list[Issue]:
     """The baseline of a calibration is plausible."""
     baseline, focal = calibration.baseline_m, calibration.focal_px
     if MIN_BASELINE <= baseline <= MAX_BASELINE:
-        return
+        return []
     text = (f'the baseline is {baseline:g} m, but cameras are {MIN_BASELINE:g} to '
             f'{MAX_BASELINE:g} m apart: depth is probably in another unit')
     if MIN_BASELINE <= baseline * focal <= MAX_BASELINE:
@@ -54,20 +68,19 @@ def check_baseline(calibration: Calibration) -> Texts:
     elif MIN_BASELINE <= baseline / 1000 <= MAX_BASELINE:
         text += (f'. If {baseline / 1000:g} m is right, P[3] is in millimetres; it must be in '
                  'pixels x metres')
-    yield text
+    return [IssueCode.BASELINE.issue(text)]
 
 
-@check(Doubt.PRINCIPAL_POINT, 'the principal point lies in the middle of the image, '
-        f'from {CENTRAL_RANGE[0]:g} to {CENTRAL_RANGE[1]:g} of its width and height')
-def check_principal_point(calibration: Calibration, width: int, height: int) -> Texts:
+def check_principal_point(calibration: Calibration, width: int, height: int) -> list[Issue]:
     """The principal point of a calibration fits an image of a size, pixels."""
     if calibration.width or not (calibration.cx_left or calibration.cy):
-        return              # the size is known, and compared, or there is no principal point
+        return []           # the size is known, and compared, or there is no principal point
     for name, value, side in (('cx', calibration.cx_left, width), ('cy', calibration.cy, height)):
         if not CENTRAL_RANGE[0] * side <= value <= CENTRAL_RANGE[1] * side:
-            yield (f'{name} of the left camera is {value:g} in images of {width} x {height}: the '
-                   'calibration is probably of images of another size, and depth in another scale')
-            return
+            return [IssueCode.PRINCIPAL_POINT.issue(
+                f'{name} of the left camera is {value:g} in images of {width} x {height}: the '
+                'calibration is probably of images of another size, and depth in another scale')]
+    return []
 
 
 def check_calibration_size(calibration: Calibration, width: int, height: int) -> None:
@@ -77,7 +90,7 @@ def check_calibration_size(calibration: Calibration, width: int, height: int) ->
     """
     if calibration.width and (calibration.width, calibration.height) != (width, height):
         raise InputError(
-            InputReason.CAMERA_INFO_SIZE, f'the images are {width} x {height}',
+            IssueCode.CAMERA_INFO_SIZE, f'the images are {width} x {height}',
             f'their calibration is of images of {calibration.width} x {calibration.height} '
             'pixels: depth and min_depth would be in another scale')
 
@@ -93,14 +106,14 @@ def check_rectification(config: MatcherConfig, rectification: Rectification | No
             raise ConfigError('rectify', False, 'a rectification was given: set it')
         return
     if rectification is None:
-        raise InputError(InputReason.BAD_CALIBRATION, 'no rectification was given',
+        raise InputError(IssueCode.BAD_CALIBRATION, 'no rectification was given',
                          'the setting rectify needs one')
     for what, found, expected in (
             ('images are', (width, height), (rectification.width, rectification.height)),
             ('rectified images are', geometry.rectified_size(config, width, height),
              (rectification.rectified_width, rectification.rectified_height))):
         if found != expected:
-            raise InputError(InputReason.CAMERA_INFO_SIZE, '{} {} x {}'.format(what, *found),
+            raise InputError(IssueCode.CAMERA_INFO_SIZE, '{} {} x {}'.format(what, *found),
                              'the rectification has {} x {}'.format(*expected))
 
 
@@ -124,30 +137,31 @@ def check_image_size(side: str, info: Any, width: int, height: int) -> None:
     expected = image_size(info)
     if expected != (width, height):
         raise InputError(
-            InputReason.CAMERA_INFO_SIZE, f'the {side} image is {width} x {height}',
+            IssueCode.CAMERA_INFO_SIZE, f'the {side} image is {width} x {height}',
             f'its camera_info describes {expected[0]} x {expected[1]} '
             '((roi or full size) / binning)')
 
 
-@check(Doubt.PROJECTIONS, 'both cameras have one focal length and one row of the principal point')
-def check_projections(calibration: Calibration) -> Texts:
+def check_projections(calibration: Calibration) -> list[Issue]:
     """The rows of two cameras match, by what a calibration was made of."""
     if calibration.projections is None:
-        return
+        return []
     left, right = calibration.projections
     baseline = left[3] / left[0] - right[3] / right[0]
     vertical = (left[7] - right[7]) / right[0]
+    texts = []
     if abs(vertical) > VERTICAL_TOLERANCE * abs(baseline):
-        yield (f'vertical baseline in P[7] ({left[7]:g} and {right[7]:g}): the pair is not '
-               'rectified to rows')
+        texts.append(f'vertical baseline in P[7] ({left[7]:g} and {right[7]:g}): the pair is not '
+                     'rectified to rows')
     for index, name in ((0, 'focal lengths'), (5, 'vertical focal lengths')):
         if abs(left[index] - right[index]) > FOCAL_TOLERANCE * abs(left[index]):
-            yield (f'{name} differ ({left[index]:g} and {right[index]:g}): '
-                   + ('depth is wrong' if index == 0 else 'rows do not match')
-                   + '; both cameras of a rectified pair have one')
+            texts.append(f'{name} differ ({left[index]:g} and {right[index]:g}): '
+                         + ('depth is wrong' if index == 0 else 'rows do not match')
+                         + '; both cameras of a rectified pair have one')
     if abs(left[6] - right[6]) > ROW_TOLERANCE:
-        yield (f'principal points differ by {abs(left[6] - right[6]):g} rows: '
-               'rows do not match')
+        texts.append(f'principal points differ by {abs(left[6] - right[6]):g} rows: '
+                     'rows do not match')
+    return [IssueCode.PROJECTIONS.issue(text) for text in texts]
 
 
 # Images
@@ -165,41 +179,41 @@ STRIDE = 8
 COMPARED = 32768
 
 
-@check(Doubt.IDENTICAL, 'left and right image differ')
-def check_identical(left: RawImage, right: RawImage) -> Texts:
+def check_identical(left: RawImage, right: RawImage) -> list[Issue]:
     """The images are of two cameras."""
-    if same_pixels(left, right):
-        yield 'left and right image are identical: is one camera published twice?'
+    return [IssueCode.IDENTICAL.issue(
+        'left and right image are identical: is one camera published twice?'
+    )] if same_pixels(left, right) else []
 
 
-@check(Doubt.EXPOSURE, 'an image is not black, and not saturated, in 99 % of its pixels')
-def check_exposure(left: RawImage, right: RawImage, mono16_scale: float) -> Texts:
+def check_exposure(left: RawImage, right: RawImage, mono16_scale: float) -> list[Issue]:
     """There is something to be matched.
 
     :param mono16_scale: factor from 16-bit values to grey values 0..255.
     """
+    texts = []
     for side, image in (('left', left), ('right', right)):
         grey = _grey_sample(image, mono16_scale)
         hint = ' (does mono16_scale fit the camera?)' if image.layout.bits == 16 else ''
         if np.mean(grey < BLACK) >= MIN_SHARE:
-            yield f'the {side} image is black{hint}'
+            texts.append(f'the {side} image is black{hint}')
         elif np.mean(grey >= SATURATED) >= MIN_SHARE:
-            yield f'the {side} image is saturated{hint}'
+            texts.append(f'the {side} image is saturated{hint}')
+    return [IssueCode.EXPOSURE.issue(text) for text in texts]
 
 
-@check(Doubt.BITS, 'the values of 16-bit images reach a grey value of 128 once '
-        'mono16_scale is applied')
-def check_bits(left: RawImage, right: RawImage, mono16_scale: float) -> Texts:
+def check_bits(left: RawImage, right: RawImage, mono16_scale: float) -> list[Issue]:
     """The values of 16-bit images fill the range that ``mono16_scale`` expects."""
     if left.layout.bits != 16 or right.layout.bits != 16:
-        return
+        return []
     highest = max(int(image.pixels.max(initial=0)) for image in (left, right))
     if not highest or highest * mono16_scale >= 128:
-        return
+        return []
     bits = max(8, highest.bit_length())
-    yield (f'the largest value of the 16-bit images is {highest}, {bits} bits, a grey value of '
-           f'{highest * mono16_scale:.3g} of 255: matching sees little texture. With {bits} bits '
-           f'from the camera set mono16_scale to {255 / (2**bits - 1):.6g}')
+    return [IssueCode.BITS.issue(
+        f'the largest value of the 16-bit images is {highest}, {bits} bits, a grey value of '
+        f'{highest * mono16_scale:.3g} of 255: matching sees little texture. With {bits} bits '
+        f'from the camera set mono16_scale to {255 / (2**bits - 1):.6g}')]
 
 
 def same_pixels(one: RawImage, other: RawImage) -> bool:
@@ -227,14 +241,6 @@ def _grey_sample(image: RawImage, mono16_scale: float) -> np.ndarray:
     return sample
 
 
-@check(Doubt.FROZEN, 'an image has other bytes than the one before it')
-def _check_frozen(sides: Sequence[str], seconds: float) -> Texts:
-    if sides:
-        which = 'both images repeat' if len(sides) > 1 else f'the {sides[0]} image repeats'
-        yield (f'{which} for {seconds:.1f} s: the same bytes under new stamps. Does a camera or '
-               'its driver stand still?', seconds)
-
-
 #: Seconds between two pairs that count at most: a clock that is set says nothing of a camera.
 MAX_STEP_S = 10.0
 
@@ -247,7 +253,7 @@ class FrozenCameras:
         self._since: dict[str, int] = {}
         self._stamp_ns = 0
 
-    def examine(self, left: RawImage, right: RawImage, stamp_ns: int) -> list[Finding]:
+    def examine(self, left: RawImage, right: RawImage, stamp_ns: int) -> list[Issue]:
         """Compare a pair with the one before; its images must stay unchanged until the next."""
         sides = []
         skipped_ns = max(0, stamp_ns - self._stamp_ns - round(MAX_STEP_S * 1e9))
@@ -260,8 +266,13 @@ class FrozenCameras:
                 sides.append(side)
                 self._since[side] += skipped_ns
         self._stamp_ns = stamp_ns
-        since = max((self._since[side] for side in sides), default=stamp_ns)
-        return _check_frozen(sides, (stamp_ns - since) * 1e-9)
+        if not sides:
+            return []
+        seconds = 1e-9 * (stamp_ns - max(self._since[side] for side in sides))
+        which = 'both images repeat' if len(sides) > 1 else f'the {sides[0]} image repeats'
+        return [IssueCode.FROZEN.issue(
+            f'{which} for {seconds:.1f} s: the same bytes under new stamps. Does a camera or its '
+            'driver stand still?', seconds)]
 
 
 # Both images together
@@ -274,9 +285,7 @@ MIN_CORNERS, EXCHANGED = 10, 0.85
 MAX_VERTICAL_OFFSET, CERTAIN_SIGMAS = 0.75, 2.0
 
 
-@check(InputReason.EXCHANGED_IMAGES,
-        'corners have disparities within the range, not on its other side')
-def check_exchanged(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> Texts:
+def check_exchanged(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> list[Issue]:
     """The left image is of the left camera.
 
     :param left, right: uint8 or float32 H x W, grey values of rectified images.
@@ -287,21 +296,18 @@ def check_exchanged(left: np.ndarray, right: np.ndarray, config: MatcherConfig) 
     first, last = config.min_disparity, config.max_disparity
     reach = max(abs(first), abs(last))
     found = corner_disparities(left, right, -reach, reach)
-    if len(found) < MIN_CORNERS:
-        return
     beyond = found[found < first - 1]
-    if len(beyond) >= EXCHANGED * len(found):
-        low, high = np.percentile(beyond, (5, 95))
-        yield (f'{len(beyond)} of {len(found)} corners have disparities below the range, mostly '
-               f'from {low:.0f} to {high:.0f} px, and the search begins at {first}; left and '
-               'right image are probably exchanged: exchange them, or lower min_disparity where '
-               'the cameras converge')
+    if len(found) < MIN_CORNERS or len(beyond) < EXCHANGED * len(found):
+        return []
+    low, high = np.percentile(beyond, (5, 95))
+    return [IssueCode.EXCHANGED_IMAGES.issue(
+        f'{len(beyond)} of {len(found)} corners have disparities below the range, mostly from '
+        f'{low:.0f} to {high:.0f} px, and the search begins at {first}; left and right image are '
+        'probably exchanged: exchange them, or lower min_disparity where the cameras converge')]
 
 
-@check(Doubt.VERTICAL_OFFSET,
-        f'rows of the two images match to {MAX_VERTICAL_OFFSET:g} px (node: max_vertical_offset)')
 def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
-                          reference: RowCorrection | None, width: int, height: int) -> Texts:
+                          reference: RowCorrection | None, width: int, height: int) -> list[Issue]:
     """The rows of a sequence of pairs match.
 
     :param limit: rows by which they may miss each other, pixels.
@@ -311,42 +317,46 @@ def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
     """
     now = state.estimate
     if now is None:
-        return
+        return []
+    found = []
     error = state.remaining if is_corrected else state.largest
     if error - CERTAIN_SIGMAS * state.sigma > limit:
         why = f' ({state.reason})' if is_corrected and state.reason else ''
-        yield (f'the rows of the two images miss each other by up to {error:.2f} px{why} '
-               f'(max_vertical_offset {limit:g}): the right image is '
-               f'{now.middle(width, height):.2f} px lower, and {now.tilt(width):.2f} px more at '
-               'its right edge than at its left. Are the images rectified, with the calibration '
-               'of these cameras?', error)
+        found.append(IssueCode.VERTICAL_OFFSET.issue(
+            f'the rows of the two images miss each other by up to {error:.2f} px{why} '
+            f'(max_vertical_offset {limit:g}): the right image is {now.middle(width, height):.2f} '
+            f'px lower, and {now.tilt(width):.2f} px more at its right edge than at its left. Are '
+            'the images rectified, with the calibration of these cameras?', error))
     if reference is not None and not is_corrected:
         moved = float(np.abs(now.rows_of_image(width, height)
                              - reference.rows_of_image(width, height)).max())
         if moved > limit:
-            yield (f'the rows of the two images have moved by up to {moved:.2f} px since the '
-                   'first pairs: has a camera moved in its mounting?', moved)
+            found.append(IssueCode.VERTICAL_OFFSET.issue(
+                f'the rows of the two images have moved by up to {moved:.2f} px since the first '
+                'pairs: has a camera moved in its mounting?', moved))
+    return found
 
 
-@check(Doubt.RECTIFIED, 'images are rectified once: those that are already are not raw')
-def check_rectified_once(as_they_come: float | None, limit: float) -> Texts:
+def check_rectified_once(as_they_come: float | None, limit: float) -> list[Issue]:
     """Rows of raw images do not match before they are rectified, where they do not match after.
 
     :param as_they_come: largest vertical offset of the images before, pixels; None = not known.
     """
-    if as_they_come is not None and as_they_come <= limit:
-        yield (f'rows match to {as_they_come:.2f} px in the images as they come, and not once '
-               'they are rectified: they seem to be rectified already; set rectify to false')
+    if as_they_come is None or as_they_come > limit:
+        return []
+    return [IssueCode.RECTIFIED.issue(
+        f'rows match to {as_they_come:.2f} px in the images as they come, and not once they are '
+        'rectified: they seem to be rectified already; set rectify to false')]
 
 
-def examine_images(left: RawImage, right: RawImage, config: MatcherConfig) -> list[Finding]:
+def examine_images(left: RawImage, right: RawImage, config: MatcherConfig) -> list[Issue]:
     """All that two images show without being compared by their content; about 0.1 ms."""
     return [*check_identical(left, right), *check_exposure(left, right, config.mono16_scale),
             *check_bits(left, right, config.mono16_scale)]
 
 
 def examine_calibration(calibration: Calibration | None, width: int, height: int
-                        ) -> list[Finding]:
+                        ) -> list[Issue]:
     """All that a calibration shows beside images of this size, pixels.
 
     :raises InputError: camera_info size.
@@ -360,8 +370,7 @@ def examine_calibration(calibration: Calibration | None, width: int, height: int
 
 # Truth
 
-@check(Doubt.TRUTH, 'at most 0.5 % of the true disparities lie beyond the searched range')
-def check_truth(truth: np.ndarray, config: MatcherConfig) -> Texts:
+def check_truth(truth: np.ndarray, config: MatcherConfig) -> list[Issue]:
     """The searched range holds the truth.
 
     :param truth: float32 H x W, disparities between the images as they are, pixels; not finite
@@ -369,19 +378,20 @@ def check_truth(truth: np.ndarray, config: MatcherConfig) -> Texts:
     """
     known = truth[np.isfinite(truth)]
     if not known.size:
-        return
+        return []
     low, high = config.min_disparity - 0.5, config.max_disparity + 0.5
     beyond = np.count_nonzero((known < low) | (known > high)) / known.size
     if beyond <= TRUTH_TOLERANCE:
-        return
+        return []
     first = min(config.min_disparity, math.floor(float(known.min())))
     count = max(config.max_disparity, math.ceil(float(known.max()))) - first + 1
     settings = f'disparity_range={count}'
     if first < config.min_disparity:
         settings = f'min_disparity={first} and {settings}'
-    yield (f'{100 * beyond:.1f} % of the true disparities lie beyond the searched range of '
-           f'{config.min_disparity} to {config.max_disparity} px: they count as errors. '
-           f'{settings} holds all (evaluate: --range-from-truth)', beyond)
+    return [IssueCode.TRUTH.issue(
+        f'{100 * beyond:.1f} % of the true disparities lie beyond the searched range of '
+        f'{config.min_disparity} to {config.max_disparity} px: they count as errors. {settings} '
+        'holds all (evaluate: --range-from-truth)', beyond)]
 
 
 #: Part of a truth that may lie beyond the range: errors of its own.

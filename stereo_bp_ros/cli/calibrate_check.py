@@ -85,12 +85,12 @@ def run(options: argparse.Namespace) -> int:
             track.append((time_s, observer.rows))
     if pair is None:
         raise ValueError(f'{sources} has no stereo pairs')
-    doubts, history = observer.findings, observer.yaw
+    issues, history = observer.issues, observer.yaw
     assert history is not None
-    for finding in doubts:
-        _log.warning('%s', finding)
+    for issue in issues:
+        _log.warning('%s', issue)
     report = {'source': str(sources), 'pairs': len(track), **_rows_report(pair, track[-1][1]),
-              **_yaw_report(pair, history), 'warnings': [one.to_dict() for one in doubts],
+              **_yaw_report(pair, history), 'issues': [one.to_dict() for one in issues],
               'track': [{'time_s': time_s, 'terms_px': _edges(state, pair),
                          'residual_px': _number(state.residual)} for time_s, state in track]}
     if options.output:

@@ -23,6 +23,7 @@ from stereo_bp_ros.evaluation.results import PERFORMANCE, Result, Summary, Total
 from stereo_bp_ros.evaluation.scenario import Scenario
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
+from stereo_bp_ros.issues import IssueCode
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.analysis import RecordedRun
@@ -69,7 +70,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
              devices: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
              against: Mapping[str, Any] | None = None, runs: Sequence[RecordedRun] = (),
              rows: Sequence[row_report.SequenceRows] = (),
-             warnings: Sequence[Mapping[str, Any]] = (),
+             issues: Sequence[Mapping[str, Any]] = (),
              skipped: Sequence[Mapping[str, Any]] = (), stopped: str | None = None
              ) -> dict[str, Any]:
     """The JSON document: the same keys whatever has matched, and also where nothing is judged.
@@ -80,7 +81,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
     :param against: what the other matchers are, by their names.
     :param runs: through the node.
     :param rows: how the rows of sequences miss each other.
-    :param warnings: ``check``, ``text`` and ``pairs`` of each.
+    :param issues: ``code``, ``level``, ``text`` and ``pairs`` of each.
     :param skipped: pairs that cannot be read.
     :param stopped: why not all pairs are there.
     """
@@ -99,7 +100,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
                                  for key, (words, unit) in tables.meanings().items()}},
         **report_of(results, totals), 'delivery': {}, 'stopped': stopped,
         'skipped': list(skipped), 'rows': [one.to_dict() for one in rows],
-        'warnings': list(warnings)}
+        'issues': list(issues)}
     for name, about in (against or {}).items():
         found['against'][name] = {**about, **found['against'][name]}
     return found
@@ -198,13 +199,14 @@ def _tables(title: str, results: Collection[Result], totals: Totals) -> list[rep
 
 def _legend(summary: Mapping[str, Any], totals: Totals) -> str:
     # A truth lies beside the pairs that is not read.
-    return tables.legend(totals, any(one['check'] is None for one in summary['warnings']))
+    return tables.legend(totals, any(
+        one['code'] == IssueCode.SOURCE for one in summary['issues']))
 
 
 def _notes(summary: Mapping[str, Any], judged: int) -> list[str]:
     """What a reader of the figures has to know before."""
     notes = [one['text'] + (f' ({one["pairs"]} pairs)' if one['pairs'] else '') + '.'
-             for one in summary['warnings']]
+             for one in summary['issues']]
     if skipped := summary['skipped']:
         notes.append(f'{len(skipped)} of {len(skipped) + judged} pairs cannot be read and '
                      'are left out: '

@@ -30,7 +30,6 @@ import numpy as np
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification, remapped
 from stereo_bp_ros.checks import checks
-from stereo_bp_ros.checks.findings import believe
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
@@ -129,21 +128,22 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     with StereoStream(config, calibration=calibration) as stream:
         prepare_s = stream.matcher.prepare(left.shape[1], left.shape[0], calibration)
         search = stream.matcher.effective_config
-        seen, issues = stream.observe(left, right)
-        if truth is not None:
-            issues += believe(checks.check_truth(truth, search), config)
-        for issue in issues:
-            _log.warning('%s', issue)
+        seen = stream.observe(left, right)
         times_ms = []
         for _ in range(options.repeat):
             start = time.perf_counter()
             frame = stream.match(outputs=outputs)
             times_ms.append((time.perf_counter() - start) * 1e3)
+        issues = stream.issues
+        if truth is not None:
+            issues = issues + checks.believe(checks.check_truth(truth, search), config)
+        for issue in issues:
+            _log.warning('%s', issue)
         shown = sink and stream.match(outputs=(
             'disparity', 'confidence', *(('points',) if calibration else ())))
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
-    report['warnings'] = [one.to_dict() for one in issues]
+    report['issues'] = [one.to_dict() for one in issues]
     report['rows'] = _rows(seen, config)
     report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0

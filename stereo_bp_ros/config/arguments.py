@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.config.settings import did_you_mean
-from stereo_bp_ros.errors import ConfigError, InputError, InputReason, shown
+from stereo_bp_ros.errors import ConfigError, InputError, shown
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.system.atomic_files import PathLike
 
 #: Shapes of the matrices that have so many numbers.
 SHAPES = {9: (3, 3), 12: (3, 4), 16: (4, 4)}
 
 
-def whole(name: str, value: Any, least: int, reason: InputReason = InputReason.BAD_SIZE) -> int:
+def whole(name: str, value: Any, least: int, code: IssueCode = IssueCode.BAD_SIZE) -> int:
     """A size that comes from outside, as a whole number of Python.
 
     Plans and maps are cached by sizes. 741.0 and True are equal to whole numbers and would be
@@ -36,7 +37,7 @@ def whole(name: str, value: Any, least: int, reason: InputReason = InputReason.B
     except TypeError:
         found = -1
     if found < least or isinstance(value, bool):
-        raise InputError(reason, f'{name} is {shown(value)}',
+        raise InputError(code, f'{name} is {shown(value)}',
                          f'it must be a whole number of at least {least}')
     return found
 
@@ -71,7 +72,7 @@ def array_of(name: str, values: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         found = np.empty(())
     if not found.ndim:
-        raise InputError(InputReason.BAD_CALIBRATION, f'{name} is {shown(values)}',
+        raise InputError(IssueCode.BAD_CALIBRATION, f'{name} is {shown(values)}',
                          'it must be numbers, row by row')
     return found
 
@@ -86,15 +87,15 @@ def numbers_of(name: str, values: Any, *counts: int) -> list[float]:
     shape = SHAPES.get(counts[0])
     if found.squeeze().ndim > 1 and found.shape != shape:
         raise InputError(
-            InputReason.BAD_CALIBRATION, f'{name} has the shape {found.shape}',
+            IssueCode.BAD_CALIBRATION, f'{name} has the shape {found.shape}',
             'it must be ' + (f'{shape}, or numbers row by row' if shape else 'a list of numbers'))
     numbers: list[float] = found.reshape(-1).tolist()
     if len(numbers) not in counts:
-        raise InputError(InputReason.BAD_CALIBRATION, f'{name} has {len(numbers)} values',
+        raise InputError(IssueCode.BAD_CALIBRATION, f'{name} has {len(numbers)} values',
                          'it must have ' + ' or '.join(map(str, counts)))
     for index, value in enumerate(numbers):
         if not math.isfinite(value):
-            raise InputError(InputReason.BAD_CALIBRATION, f'{name}[{index}] is {value:g}',
+            raise InputError(IssueCode.BAD_CALIBRATION, f'{name}[{index}] is {value:g}',
                              'every calibration value must be a finite number')
     return numbers
 
@@ -140,7 +141,7 @@ def is_path(value: Any) -> bool:
     return isinstance(value, (str, os.PathLike))
 
 
-def check_fields(name: str, message: Any, kind: str, reason: InputReason, fields: str) -> None:
+def check_fields(name: str, message: Any, kind: str, code: IssueCode, fields: str) -> None:
     """Reject what has not the fields of a kind of message.
 
     :param fields: with blanks between them.
@@ -150,5 +151,5 @@ def check_fields(name: str, message: Any, kind: str, reason: InputReason, fields
         try:
             operator.attrgetter(field)(message)
         except AttributeError:
-            raise InputError(reason, f'{name} is {shown(message)}',
+            raise InputError(code, f'{name} is {shown(message)}',
                              f'it must be a {kind}, and has no {field}') from None

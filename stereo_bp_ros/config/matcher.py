@@ -13,7 +13,7 @@ from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS, MatcherSettings
 from stereo_bp_ros.config.settings import Setting, Value, documented
-from stereo_bp_ros.errors import ConfigError, ignored_keys, printable
+from stereo_bp_ros.errors import ConfigError, ignored_codes, printable
 from stereo_bp_ros.papers.programs import PROGRAMS, ProgramSettings
 
 _Config = typing.TypeVar('_Config', bound='MatcherConfig')
@@ -40,7 +40,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         if len(self._given_iterations) > self.levels:
             raise ConfigError('iterations', self.iterations,
                               f'must be at most levels ({self.levels}) numbers')
-        ignored_keys(self.ignored_checks)
+        ignored_codes(self.ignored_checks)
 
     def _rules(self) -> Iterator[tuple[bool, str, str]]:
         """Limits that involve more than one setting: whether it is broken, by what, and the limit.

@@ -17,9 +17,10 @@ from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines import geometry, partitions
 from stereo_bp_ros.engines.geometry import MemoryPlan
 from stereo_bp_ros.engines.partitions import Partitioning
-from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.images.device_arrays import DeviceArray
 from stereo_bp_ros.images.raw_images import RawImage, check_limits
+from stereo_bp_ros.issues import IssueCode
 
 #: Of what is free, one engine takes at most this much.
 SHARE = 0.8
@@ -58,7 +59,7 @@ PlanT = TypeVar('PlanT', bound=Plan)
 def misplaced(name: str, place: str, matcher: str) -> InputError:
     """The rejection of an array that is where the matcher is not."""
     what = f'the {name} image' if name in ('left', 'right') else f'out[{name!r}]'
-    return InputError(InputReason.BAD_ARRAY, f'{what} is {place}', f'the matcher {matcher}')
+    return InputError(IssueCode.BAD_ARRAY, f'{what} is {place}', f'the matcher {matcher}')
 
 
 class Engine(abc.ABC):

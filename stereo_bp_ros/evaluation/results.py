@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.cameras.row_estimator import RowState
-from stereo_bp_ros.checks.findings import Finding
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, MapScore, Means
 from stereo_bp_ros.evaluation.metrics import Score
+from stereo_bp_ros.issues import Issue
 
 #: Of the times of all runs of all frames.
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
@@ -97,7 +97,7 @@ class Result:
     process_bytes: resident memory that the process has had at most until then, of all matchers,
                    images and scores; None where the system does not say it.
     input: as ``Pair.input``.
-    findings: checks that do not hold.
+    issues: what is doubtful.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Result:
     matchers: Mapping[str, Figures]
     process_bytes: int | None = None
     input: str = ''
-    findings: tuple[Finding, ...] = ()
+    issues: tuple[Issue, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the own matcher's figures, and below ``against`` those of others."""

@@ -17,7 +17,6 @@ import numpy as np
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.checks import checks
-from stereo_bp_ros.checks.findings import Finding, believe
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import StereoError
@@ -28,6 +27,7 @@ from stereo_bp_ros.evaluation.results import Figures, PairRows, Result
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images.grey import to_8_bits
+from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.pairs import Pair, Unread
 from stereo_bp_ros.stream.observer import Observation
 from stereo_bp_ros.stream.stereo_stream import StereoStream
@@ -152,12 +152,12 @@ class Evaluation:
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
-        issues: list[Finding] = []
+        issues: list[Issue] = []
         for name, stream in self._streams.items():
-            seen, said = self._observe(stream, name, pair)
-            if name == self._own:
-                issues = said
+            seen = self._observe(stream, name, pair)
             frames[name], times_ms = self._timed(stream.match)
+            if name == self._own:
+                issues = stream.issues
             if self.method.confidence and pair.truth is not None:
                 frames[name] = dataclasses.replace(frames[name], confidence=_confidence(stream))
             maps[name] = _map(frames[name])
@@ -171,7 +171,7 @@ class Evaluation:
         assert known is not None
         config = self._streams[self._own].config
         if pair.truth is not None:
-            issues = issues + believe(checks.check_truth(pair.truth, config), config)
+            issues = issues + checks.believe(checks.check_truth(pair.truth, config), config)
         for name in self._baselines:
             baseline = self._baseline(name)
             compute = functools.partial(baseline.compute, *self._greys(pair))
@@ -184,8 +184,7 @@ class Evaluation:
             pair.name, left.width, left.height, found, host_memory.peak(), pair.input,
             tuple(issues)), maps, frames, self.method.calibration_of(pair))
 
-    def _observe(self, stream: StereoStream, name: str, pair: Pair
-                 ) -> tuple[Observation, list[Finding]]:
+    def _observe(self, stream: StereoStream, name: str, pair: Pair) -> Observation:
         """Make a matcher ready for a pair: its range, its size, and its rows."""
         wanted = self.method.range_of(self._configs[name], pair)
         if wanted != stream.config:

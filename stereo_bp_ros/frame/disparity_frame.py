@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stereo_bp_ros.config.arguments import choice_of, path_of
-from stereo_bp_ros.errors import ConfigError, InputError, InputReason
+from stereo_bp_ros.errors import ConfigError, InputError
 from stereo_bp_ros.images import device_arrays
+from stereo_bp_ros.issues import IssueCode
 
 
 class Output(NamedTuple):
@@ -97,7 +98,7 @@ def output_arrays(outputs: Sequence[str] | str, out: Mapping[str, Any], image: t
         if (array.shape != output.shape(image, decimation) or array.dtype != output.dtype
                 or not array.flags.c_contiguous or not array.flags.writeable):
             raise InputError(
-                InputReason.BAD_ARRAY, f'out[{name!r}] is {array.dtype} {array.shape}',
+                IssueCode.BAD_ARRAY, f'out[{name!r}] is {array.dtype} {array.shape}',
                 f'it must be a writeable C-contiguous {output.dtype} array of shape '
                 f'{output.shape(image, decimation)}')
         arrays[name] = array

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.errors import InputError, InputReason, StereoError, quoted, shown
+from stereo_bp_ros.errors import InputError, StereoError, quoted, shown
+from stereo_bp_ros.issues import IssueCode
 
 #: DLPack's numbers of devices: memory of the host, pinned or not, and of CUDA, managed or not.
 _HOST, _CUDA = (1, 3), (2, 13)
@@ -105,7 +106,7 @@ def located(array: Any, name: str = 'the array') -> np.ndarray[Any, Any] | Devic
         else:
             if found is not None:
                 return found
-    raise InputError(InputReason.BAD_ARRAY, f'{name} is a {type(array).__name__}', reason)
+    raise InputError(IssueCode.BAD_ARRAY, f'{name} is a {type(array).__name__}', reason)
 
 
 def _by_interface(array: Any) -> DeviceArray | None:
@@ -127,7 +128,7 @@ def _by_dlpack(array: Any) -> np.ndarray[Any, Any] | DeviceArray | None:
     if kind in _HOST:
         # NumPy 1.21 knows no DLPack.
         return np.from_dlpack(array) if hasattr(np, 'from_dlpack') else np.asarray(array)
-    raise InputError(InputReason.BAD_ARRAY, f'an array on a device of DLPack type {kind}',
+    raise InputError(IssueCode.BAD_ARRAY, f'an array on a device of DLPack type {kind}',
                      'arrays lie on the host or on a CUDA device')
 
 
@@ -135,7 +136,7 @@ def _of_capsule(capsule: Any) -> DeviceArray:
     """What a DLPack capsule holds; its memory is given back when the capsule is deleted."""
     tensor = _Tensor.from_address(_held_by(capsule, b'dltensor'))
     if tensor.lanes != 1 or tensor.kind not in _KINDS:
-        raise InputError(InputReason.BAD_ARRAY, f'an array of DLPack type {tensor.kind} x '
+        raise InputError(IssueCode.BAD_ARRAY, f'an array of DLPack type {tensor.kind} x '
                          f'{tensor.lanes}', 'its elements must be integers or floats')
     dtype = np.dtype(f'{_KINDS[tensor.kind]}{tensor.bits // 8}')
     shape = tuple(tensor.shape[:tensor.dimensions])

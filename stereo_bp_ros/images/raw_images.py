@@ -13,8 +13,9 @@ import numpy as np
 
 from stereo_bp_ros.config.arguments import check_fields, is_path, whole
 from stereo_bp_ros.config.settings import did_you_mean
-from stereo_bp_ros.errors import InputError, InputReason, shown
+from stereo_bp_ros.errors import InputError, shown
 from stereo_bp_ros.images import device_arrays
+from stereo_bp_ros.issues import IssueCode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,23 +107,23 @@ class RawImage:
         known = _layout_of(self.encoding)
         for name in ('width', 'height'):
             object.__setattr__(self, name, whole(name, getattr(self, name), 1))
-        object.__setattr__(self, 'step', whole('step', self.step, 0, InputReason.BAD_STEP))
+        object.__setattr__(self, 'step', whole('step', self.step, 0, IssueCode.BAD_STEP))
         if known.has_even_width and self.width % 2:
-            raise InputError(InputReason.BAD_SIZE, f'{self.encoding} of width {self.width}',
+            raise InputError(IssueCode.BAD_SIZE, f'{self.encoding} of width {self.width}',
                              'two neighbours share their chroma: the width is even')
         if known.has_even_height and self.height % 2:
-            raise InputError(InputReason.BAD_SIZE, f'{self.encoding} of height {self.height}',
+            raise InputError(IssueCode.BAD_SIZE, f'{self.encoding} of height {self.height}',
                              'two rows share their chroma: the height is even')
         row_bytes = self.width * known.pixel_bytes
         if self.step < row_bytes:
-            raise InputError(InputReason.BAD_STEP, f'step is {self.step}',
+            raise InputError(IssueCode.BAD_STEP, f'step is {self.step}',
                              f'a row of {self.width} {self.encoding} pixels has {row_bytes} bytes')
         # The last row need not be padded: cameras differ in whether they send its tail.
         rows = known.rows(self.height)
         needed = self.step * (rows - 1) + row_bytes
         available = _bytes_of(self.data)
         if available < needed:
-            raise InputError(InputReason.SHORT_DATA, f'{available} bytes of data',
+            raise InputError(IssueCode.SHORT_DATA, f'{available} bytes of data',
                              f'{rows} rows of {self.step} bytes are {self.step * rows}')
 
     @property
@@ -143,7 +144,7 @@ class RawImage:
         :raises InputError: bad array, because they are in the memory of a CUDA device.
         """
         if self.is_on_device:
-            raise InputError(InputReason.BAD_ARRAY, 'an image in the memory of a CUDA device',
+            raise InputError(IssueCode.BAD_ARRAY, 'an image in the memory of a CUDA device',
                              'its pixels are for a matcher on this device')
         known = self.layout
         dtype: np.dtype[Any] = np.dtype(np.uint8)
@@ -161,7 +162,7 @@ class RawImage:
 
         :raises InputError: as the class.
         """
-        check_fields('message', message, 'sensor_msgs/Image', InputReason.BAD_ARRAY,
+        check_fields('message', message, 'sensor_msgs/Image', IssueCode.BAD_ARRAY,
                      'data height width step encoding is_bigendian')
         return cls(message.data, message.height, message.width, message.step,
                    str(message.encoding), bool(message.is_bigendian))
@@ -178,13 +179,13 @@ class RawImage:
         :raises InputError: bad array for any other dtype or shape, else as the class.
         """
         if array is None or is_path(array):
-            raise InputError(InputReason.BAD_ARRAY, f'the array is {shown(array)}',
+            raise InputError(IssueCode.BAD_ARRAY, f'the array is {shown(array)}',
                              'the file was not read: give what cv2.imread returns, which is None '
                              'where there is no such file or no image in it')
         try:
             array = np.asarray(array)
         except ValueError:              # rows of different lengths
-            raise InputError(InputReason.BAD_ARRAY, f'the array is {shown(array)}',
+            raise InputError(IssueCode.BAD_ARRAY, f'the array is {shown(array)}',
                              'it is no array of numbers') from None
         name, height = _meaning(array.dtype, array.shape, encoding)
         array = np.ascontiguousarray(array)
@@ -205,7 +206,7 @@ class RawImage:
             return cls.from_array(found, encoding)
         name, height = _meaning(found.dtype, found.shape, encoding)
         if not found.is_dense(1):
-            raise InputError(InputReason.BAD_ARRAY, f'array with strides {found.strides}',
+            raise InputError(IssueCode.BAD_ARRAY, f'array with strides {found.strides}',
                              'the pixels of a row must lie side by side: make it contiguous')
         step = found.extent if found.shape[0] == 1 else found.strides[0]
         return cls(found, height, found.shape[1], step, name, _is_big_endian(found.dtype))
@@ -222,13 +223,13 @@ def image_of(name: str, image: Any, encoding: str | None = None) -> RawImage:
     try:
         return (RawImage.from_dlpack if is_exported else RawImage.from_array)(image, encoding)
     except InputError as error:
-        raise InputError(error.reason, f'{name}: {error.value}', error.limit) from error
+        raise InputError(error.code, f'{name}: {error.value}', error.limit) from error
 
 
 def _layout_of(encoding: Any) -> Encoding:
     """:raises InputError: unknown encoding."""
     if not isinstance(encoding, str) or encoding not in ENCODINGS:
-        raise InputError(InputReason.UNKNOWN_ENCODING, shown(encoding),
+        raise InputError(IssueCode.UNKNOWN_ENCODING, shown(encoding),
                          'supported are ' + ', '.join(sorted(ENCODINGS))
                          + did_you_mean(str(encoding), ENCODINGS))
     return ENCODINGS[encoding]
@@ -246,7 +247,7 @@ def _bytes_of(data: Any) -> int:
     except TypeError:
         view = None
     if view is None or not view.c_contiguous:
-        raise InputError(InputReason.BAD_ARRAY, f'data is {shown(data)}',
+        raise InputError(IssueCode.BAD_ARRAY, f'data is {shown(data)}',
                          'it must be bytes, or a C-contiguous array of them')
     return view.nbytes
 
@@ -267,14 +268,14 @@ def _meaning(dtype: np.dtype[Any], shape: tuple[int, ...], encoding: str | None
     if name is None or known is None or not channels or (
             known.channels != channels or known.bits != 8 * native.itemsize
             or native.kind != 'u'):
-        raise InputError(InputReason.BAD_ARRAY, f'array of {dtype} {shape}',
+        raise InputError(IssueCode.BAD_ARRAY, f'array of {dtype} {shape}',
                          f'{name or "an image"} needs uint8 H x W, uint16 H x W or '
                          'uint8 H x W x 2, 3 or 4')
     height = shape[0]
     if known.chroma_rows:
         height = 2 * shape[0] // (2 + known.chroma_rows)
         if known.rows(height) != shape[0]:
-            raise InputError(InputReason.BAD_ARRAY, f'array of {dtype} {shape}',
+            raise InputError(IssueCode.BAD_ARRAY, f'array of {dtype} {shape}',
                              f'{name} has {2 + known.chroma_rows} rows of luma and chroma for '
                              'every 2 of the image')
     return name, height
@@ -291,7 +292,7 @@ def check_pair(left: RawImage, right: RawImage, max_width: int, max_height: int)
     """
     if (left.width, left.height) != (right.width, right.height):
         raise InputError(
-            InputReason.SIZE_MISMATCH,
+            IssueCode.SIZE_MISMATCH,
             f'left {left.width} x {left.height}, right {right.width} x {right.height}',
             'both images of a pair must have one size')
     check_limits(left.width, left.height, max_width, max_height)
@@ -304,5 +305,5 @@ def check_limits(width: int, height: int, max_width: int, max_height: int) -> No
     """
     if width > max_width or height > max_height:
         raise InputError(
-            InputReason.TOO_LARGE, f'{width} x {height}',
+            IssueCode.TOO_LARGE, f'{width} x {height}',
             f'max_image_width and max_image_height allow {max_width} x {max_height}')

@@ -18,11 +18,12 @@ from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.config.matcher import MatcherConfig, is_of_presets
 from stereo_bp_ros.engines import choice, geometry
 from stereo_bp_ros.engines.partitions import Partitioning
-from stereo_bp_ros.errors import ConfigError, InputError, InputReason
+from stereo_bp_ros.errors import ConfigError, InputError
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame, output_arrays
 from stereo_bp_ros.frame.pending import Pending
 from stereo_bp_ros.images import device_arrays
 from stereo_bp_ros.images.raw_images import check_pair, image_of
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.matcher.current_engine import CurrentEngine
 from stereo_bp_ros.matcher.opencv_interface import OpenCvStereoMatcher
 from stereo_bp_ros.system.atomic_files import PathLike
@@ -155,7 +156,7 @@ class StereoMatcher:
         start = time.perf_counter()
         width, height = whole('width', width, 0), whole('height', height, 0)
         if bool(width) != bool(height):
-            raise InputError(InputReason.BAD_SIZE, f'{width} x {height}',
+            raise InputError(IssueCode.BAD_SIZE, f'{width} x {height}',
                              'give width and height, or neither')
         with self._entrance:
             self._current.prepare(width, height, calibration_of(calibration))
@@ -340,7 +341,7 @@ class StereoMatcher:
         arrays = output_arrays(outputs, out, (height, width), config.points_decimation)
         uncalibrated = [name for name in arrays if OUTPUTS[name].needs_calibration]
         if uncalibrated and calibration is None:
-            raise InputError(InputReason.BAD_CALIBRATION, 'none was given',
+            raise InputError(IssueCode.BAD_CALIBRATION, 'none was given',
                              f'{uncalibrated[0]} needs a calibration')
         self._current.apply_calibration(calibration, left.width, left.height)
         config = self.effective_config

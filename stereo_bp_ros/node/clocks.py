@@ -11,7 +11,8 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 
 
 class Clocks:
@@ -19,10 +20,10 @@ class Clocks:
 
     A negative /clock is ignored: the time before it stays.
 
-    :param conditions: gets a warning for a negative /clock.
+    :param issues: gets a warning for a negative /clock.
     """
 
-    def __init__(self, node: Node, conditions: Conditions) -> None:
+    def __init__(self, node: Node, issues: IssueLog) -> None:
         self._clock = node.get_clock()
         # rclpy's callback raises for a negative time, and an executor that only raises ends.
         source = node._time_source
@@ -32,8 +33,8 @@ class Clocks:
             if message.clock.sec >= 0:
                 take_clock(message)
             else:
-                conditions.warn('clock', f'/clock is negative, {message.clock.sec} s: that is '
-                                'ignored, and the time before it stays')
+                issues.add(IssueCode.CLOCK, f'/clock is negative, {message.clock.sec} s: that is '
+                           'ignored, and the time before it stays')
         is_active = source.ros_time_is_active
         source.ros_time_is_active = False
         source.clock_callback = take_possible_clock

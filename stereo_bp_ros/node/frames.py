@@ -16,15 +16,12 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification, rectified_info
 from stereo_bp_ros.cameras.row_correction import RowCorrection, corrected_info
 from stereo_bp_ros.checks import checks
-from stereo_bp_ros.checks.findings import Finding, believe
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.errors import (
     DeviceLostError,
-    Doubt,
     InputError,
-    InputReason,
     MemoryLimitError,
     StereoError,
     described,
@@ -33,12 +30,12 @@ from stereo_bp_ros.errors import (
 )
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images.raw_images import RawImage, check_pair
+from stereo_bp_ros.issues import Issue, IssueCode
 from stereo_bp_ros.node import input_images
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.quality import FrameQuality, QualityWarnings, frame_quality
-from stereo_bp_ros.node.diagnostics.rows import hold_findings
+from stereo_bp_ros.node.diagnostics.rows import OVER_TIME, hold_issues
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
@@ -46,9 +43,6 @@ from stereo_bp_ros.stream.observer import Pair, PairObserver
 
 #: Stamps may be this far ahead of the node's clock, seconds: clocks of two machines differ.
 FUTURE_TOLERANCE = 0.1
-
-#: Seconds between two looks at whether the images are fit for matching.
-QUALITY_INTERVAL = 0.5
 
 
 class Result(NamedTuple):
@@ -94,14 +88,14 @@ class Outputs(Protocol):
 class _Calibrated(NamedTuple):
     calibration: Calibration
     rectification: Rectification | None
-    findings: list[Finding]
+    issues: list[Issue]
 
 
 class _Drop(NamedTuple):
     """Why a pair is dropped, and what is to be said of it once it is counted."""
 
     reason: PairDrop
-    input_reason: InputReason | None = None
+    code: IssueCode | None = None
     tell: Callable[[], None] | None = None
 
 
@@ -113,7 +107,7 @@ class _Inputs:
     rectification: Rectification | None
     camera_info: Any
     correction: RowCorrection | None = None
-    findings: list[Finding] | None = None
+    issues: list[Issue] | None = None
 
     def observed(self, pair: StereoPair, config: MatcherConfig) -> Pair:
         """As an observer takes them; ``config`` with the range that is searched."""
@@ -124,8 +118,7 @@ class _Inputs:
 class FrameProcessor:
     """Takes pairs from the mailbox to the publishers; runs in the worker's thread only.
 
-    ``settings`` may be replaced from any thread at any time; ``quality`` is that of the frame that
-    was looked at last, None before the first.
+    ``settings`` may be replaced from any thread at any time.
 
     :param observer: is given the images of a frame now and then.
     :param measures_inline: whether frames wait for what it measures.
@@ -134,57 +127,53 @@ class FrameProcessor:
     """
 
     def __init__(self, *, matcher_host: MatcherHost, outputs: Outputs, ledger: Ledger,
-                 generation: Generation, latencies: LatencyWindow, conditions: Conditions,
+                 generation: Generation, latencies: LatencyWindow, issues: IssueLog,
                  observer: PairObserver, settings: NodeConfig, now_ns: Callable[[], int],
                  on_device_loss: Callable[[str], None], measures_inline: bool = False) -> None:
         self.settings = settings
-        self.quality: FrameQuality | None = None
         self._matcher_host = matcher_host
         self._outputs = outputs
         self._ledger = ledger
         self._generation = generation
         self._latencies = latencies
-        self._conditions = conditions
+        self._issues = issues
         self._observer = observer
         self._measures_inline = measures_inline
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
         self._generation_number = -1
-        self._quality_at = 0.0
-        self._quality_warnings = QualityWarnings()
-        self._doubts: list[str] = []
+        self._quality: list[Issue] = []
         self._target: RowCorrection | None = None
         self._calibrated_from: tuple[Any, ...] = ()
         self._calibrated: _Calibrated
 
     def process(self, pair: StereoPair) -> None:
         """Match and publish one pair, or drop it for a reason; never raises."""
-        error_of = self._conditions.error
+        add = self._issues.add
         try:
             drop = self._process(pair)
         except InputError as error:
-            drop = _Drop(PairDrop.BAD_INPUT, error.reason, functools.partial(
-                error_of, f'input {error.reason}', f'bad input: {error}'))
+            drop = _Drop(PairDrop.BAD_INPUT, error.code, functools.partial(
+                add, error.code, f'bad input: {error}'))
         except MemoryLimitError as error:
-            drop = _Drop(PairDrop.BAD_INPUT, InputReason.TOO_LARGE, functools.partial(
-                error_of, f'input {InputReason.TOO_LARGE}',
-                f'bad input: {InputReason.TOO_LARGE}: {error}'))
+            drop = _Drop(PairDrop.BAD_INPUT, IssueCode.TOO_LARGE, functools.partial(
+                add, IssueCode.TOO_LARGE, f'bad input: {IssueCode.TOO_LARGE}: {error}'))
         except DeviceLostError as error:
             self._device_lost(error)        # another engine is built, and the pair held until then
             drop = _Drop(PairDrop.ENGINE_ERROR)
         except StereoError as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
-                error_of, 'engine', reason_of(error)))
+                add, IssueCode.ENGINE, reason_of(error)))
         except Exception as error:
             drop = _Drop(PairDrop.ENGINE_ERROR, tell=functools.partial(
-                error_of, 'engine', f'matching failed: {described(error)}',
+                add, IssueCode.ENGINE, f'matching failed: {described(error)}',
                 detail=traceback.format_exc()))
         if drop is None:
             self._ledger.count('published')
             return
         # In this order: no report has the words without the count.
-        self._ledger.drop_pair(drop.reason, drop.input_reason)
+        self._ledger.drop_pair(drop.reason, drop.code)
         if drop.tell is not None:
             drop.tell()
 
@@ -255,21 +244,21 @@ class FrameProcessor:
         try:
             yield
         except Exception as error:
-            self._conditions.error('engine', f'after publishing: {described(error)}',
-                                   detail=traceback.format_exc())
+            self._issues.add(IssueCode.ENGINE, f'after publishing: {described(error)}',
+                             detail=traceback.format_exc())
 
     def _untimely(self, pair: StereoPair) -> _Drop | None:
         age, limit = self._age(pair), self.settings.max_input_age
         if age < -FUTURE_TOLERANCE:
             return _Drop(PairDrop.FUTURE, tell=functools.partial(
-                self._conditions.warn, 'age', f'stamps are {-age:.3f} s ahead of this clock: '
+                self._issues.add, IssueCode.AGE, f'stamps are {-age:.3f} s ahead of this clock: '
                 'pairs are dropped as future; are the clocks synchronised, and is use_sim_time '
                 'right?'))
         if limit and age > limit:
             return _Drop(PairDrop.STALE, tell=functools.partial(
-                self._conditions.warn, 'age', f'a pair is {age:.3f} s old, max_input_age allows '
-                f'{limit:g} s: pairs are dropped as stale; a bag needs --clock and use_sim_time, '
-                'or max_input_age 0'))
+                self._issues.add, IssueCode.AGE, f'a pair is {age:.3f} s old, max_input_age '
+                f'allows {limit:g} s: pairs are dropped as stale; a bag needs --clock and '
+                'use_sim_time, or max_input_age 0'))
         if self._generation_number != pair.generation:
             self._generation_number = pair.generation
             self._last_stamp_ns = 0
@@ -283,8 +272,8 @@ class FrameProcessor:
         return (now - pair.stamp_ns) * 1e-9 if now else 0.0
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
-        calibration, rectification, findings = self._calibrate(pair, config)
-        self._conditions.replace('calibration', list(map(str, believe(findings, config))))
+        calibration, rectification, issues = self._calibrate(pair, config)
+        self._issues.replace('calibration', checks.believe(issues, config))
         left, right = (self._raw(message, config) for message in (pair.left, pair.right))
         check_pair(left, right, config.max_image_width, config.max_image_height)
         checks.check_image_size('left', pair.left_info, left.width, left.height)
@@ -294,14 +283,14 @@ class FrameProcessor:
         observed = ready.observed(pair, geometry.searched(config, calibration))
         if self._measures_inline:
             seen = self._observer.observe(observed)
-            ready.correction, ready.findings = seen.correction, seen.findings
-            hold_findings(self._conditions, self._observer)
+            ready.correction, ready.issues = seen.correction, seen.issues
+            hold_issues(self._issues, self._observer)
             return ready
         rejected = self._observer.rejections()
         if rejected:
             # So that it ends with its cause: what is rejected is not judged any more.
             self._observer.offer(observed)
-            believe(rejected, config)
+            checks.believe(rejected, config)
         ready.correction = self._observer.correction(observed)
         return ready
 
@@ -334,46 +323,40 @@ class FrameProcessor:
     def _judge(self, pair: StereoPair, ready: _Inputs, frame: DisparityFrame,
                config: MatcherConfig) -> None:
         """Look at images and result after they are out, where it delays nothing."""
-        is_due = time.monotonic() >= self._quality_at or self._measures_inline
-        observed = ready.observed(pair, config)
-        if not self._measures_inline and self._observer.is_due(observed):
-            self._observer.offer(observed)
-        if not is_due:
-            self._conditions.replace('quality', self._doubts)
+        observed, observer = ready.observed(pair, config), self._observer
+        if not self._measures_inline and observer.is_due(observed):
+            observer.offer(observed)
+        if not self._measures_inline and not observer.look_is_due(observed):
+            self._issues.replace('quality', self._quality)
             return
-        self._quality_at = time.monotonic() + QUALITY_INTERVAL
-        found = (self._observer.examine(observed) if ready.findings is None else ready.findings)
-        self.quality = frame_quality(frame, config, ready.calibration)
-        of_images = {Doubt.IDENTICAL, Doubt.EXPOSURE, Doubt.BITS}
-        warnings = self._quality_warnings.update(
-            self.quality, self.settings.min_valid_fraction,
-            [str(one) for one in found if one.check.key in of_images])
-        warnings += [str(one) for one in found if one.check.key == Doubt.FROZEN]
+        issues = observer.examine(observed) if ready.issues is None else [
+            one for one in ready.issues if one.code not in OVER_TIME]
+        issues += observer.judge(observed, frame, issues, self.settings.min_valid_fraction)
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
             # Only the reference's frame is published: the other may be that of the stereo pair.
             if (side == config.reference_image
                     and message.header.frame_id != info.header.frame_id):
-                warnings.append(f'the {side} image is of frame '
-                                f'{quoted(message.header.frame_id)}, its '
-                                f'camera_info of frame {quoted(info.header.frame_id)}: the '
-                                'latter is published')
-        self._doubts = warnings
-        self._conditions.replace('quality', warnings)
+                issues.append(IssueCode.FRAME_ID.issue(
+                    f'the {side} image is of frame {quoted(message.header.frame_id)}, its '
+                    f'camera_info of frame {quoted(info.header.frame_id)}: the latter is '
+                    'published'))
+        self._quality = issues
+        self._issues.replace('quality', issues)
 
     def _device_lost(self, error: DeviceLostError) -> None:
         lost = reason_of(error)
         if self.settings.on_device_loss == 'exit':
-            self._conditions.hold('device', Severity.ERROR, f'device lost: {lost}')
+            self._issues.hold(IssueCode.DEVICE, f'device lost: {lost}')
             self._matcher_host.abandon()
             self._on_device_loss(lost)
             return
         try:
             self._matcher_host.fall_back_to_cpu(error)
-            self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
+            self._issues.hold(IssueCode.DEVICE, self._matcher_host.lost)
         except Exception as failure:
             text = f'device lost: {lost}; the CPU cannot go on: {reason_of(failure)}'
-            self._conditions.hold('device', Severity.ERROR, text)
+            self._issues.hold(IssueCode.DEVICE, text)
             self._on_device_loss(text)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.errors import InputError, InputReason, quoted
+from stereo_bp_ros.errors import InputError, quoted
 from stereo_bp_ros.images import encoded_images
 from stereo_bp_ros.images.raw_images import ENCODINGS, RawImage, check_limits
+from stereo_bp_ros.issues import IssueCode
 
 #: Formats of compressed images.
 FORMATS = ('PNG', 'JPEG')
@@ -41,12 +42,12 @@ def from_image(message: Any, max_width: int, max_height: int) -> RawImage:
         return RawImage.from_message(message)
     bridge = cv_bridge()
     if bridge is None:
-        raise InputError(InputReason.UNKNOWN_ENCODING, quoted(message.encoding),
+        raise InputError(IssueCode.UNKNOWN_ENCODING, quoted(message.encoding),
                          'supported without cv_bridge are ' + ', '.join(sorted(ENCODINGS)))
     try:
         grey = bridge.imgmsg_to_cv2(message, desired_encoding='mono8')
     except Exception as error:
-        raise InputError(InputReason.UNKNOWN_ENCODING, quoted(message.encoding),
+        raise InputError(IssueCode.UNKNOWN_ENCODING, quoted(message.encoding),
                          f'cv_bridge cannot convert it to mono8 ({quoted(error)}); supported '
                          'without it are ' + ', '.join(sorted(ENCODINGS))) from error
     return RawImage.from_array(grey, 'mono8')
@@ -89,13 +90,13 @@ def from_compressed(message: Any, max_width: int, max_height: int) -> RawImage:
     if pixels.dtype == np.uint16 and channels > 1:
         pixels = np.right_shift(pixels, 8, out=pixels).astype(np.uint8)
     if pixels.dtype not in (np.uint8, np.uint16) or channels not in (1, 3, 4):
-        raise InputError(InputReason.BAD_COMPRESSION, f'{pixels.dtype} of {channels} channels',
+        raise InputError(IssueCode.BAD_COMPRESSION, f'{pixels.dtype} of {channels} channels',
                          '8 bits, or 16 bits of one channel, are supported')
     return RawImage.from_array(pixels, _decoded_encoding(description, pixels, channels))
 
 
 def _bad(data: bytes, description: str, why: str) -> InputError:
-    return InputError(InputReason.BAD_COMPRESSION,
+    return InputError(IssueCode.BAD_COMPRESSION,
                       f'{len(data)} bytes, {quoted(description)}', why)
 
 

@@ -20,10 +20,11 @@ from rclpy.parameter import Parameter
 from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import described, reason_of
 from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.issues import IssueCode, IssueLevel
 from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop, take_snapshot
 from stereo_bp_ros.node.diagnostics.monitors import LatencyWindow, OutputMonitor
 from stereo_bp_ros.node.diagnostics.report import (
@@ -33,8 +34,7 @@ from stereo_bp_ros.node.diagnostics.report import (
     published_instead,
 )
 from stereo_bp_ros.node.diagnostics.rows import (
-    CALIBRATION_DRIFT,
-    VERTICAL_OFFSET,
+    OVER_TIME,
     camera_report,
     measure,
 )
@@ -87,10 +87,10 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
         self._on_fatal = on_fatal or (lambda text: None)
         self._on_configured = on_configured or (lambda: None)
-        self._conditions = Conditions(self._log)
-        self._conditions.hold('transport', Severity.WARN, *filter(None, [transport]))
-        self._qos_watch = QosWatch(self, self._conditions)
-        self._clocks = Clocks(self, self._conditions)
+        self._issues = IssueLog(self._log)
+        self._issues.hold(IssueCode.TRANSPORT, *filter(None, [transport]))
+        self._qos_watch = QosWatch(self, self._issues)
+        self._clocks = Clocks(self, self._issues)
         self._ledger = Ledger()
         self._generation = Generation()
         self._latencies = LatencyWindow()
@@ -111,7 +111,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._transitions = threading.RLock()
         self._reconfiguration = Reconfiguration(
             matcher_host=self._matcher_host, worker=self._worker, mailbox=self._mailbox,
-            conditions=self._conditions, log=self.get_logger().info)
+            issues=self._issues, log=self.get_logger().info)
         self._configuration = Parameters(self, check=self._reconfiguration.check,
                                          on_change=self._on_parameters)
         self._parameter_services = BatchParameterService(self)
@@ -155,8 +155,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         except Exception as error:
             # Whatever an end in the middle of the start leads to is no news.
             if not self._stopping:
-                self._conditions.hold('device', Severity.ERROR,
-                                      f'the start failed: {described(error)}')
+                self._issues.hold(IssueCode.DEVICE,
+                                  f'the start failed: {described(error)}')
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Build the engine: compile, allocate and warm up."""
@@ -200,14 +200,14 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                     if undo is not None:
                         with contextlib.suppress(Exception):
                             undo(state)
-                    self._conditions.hold('device', Severity.ERROR,
-                                          f'{name} failed: {reason_of(error)}')
+                    self._issues.hold(IssueCode.DEVICE,
+                                      f'{name} failed: {reason_of(error)}')
             finally:
                 self._busy_with = ''
             return FAILURE
 
     def _configure(self, state: LifecycleState) -> None:
-        self._conditions.clear('device')
+        self._issues.clear(IssueCode.DEVICE)
         if self._configuration.awaits_preset:
             config, settings = self._configuration.matcher, self._configuration.node
             name, sentence = self._worker.call(
@@ -224,17 +224,17 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             limit=CONFIGURE_LIMIT, progress=lambda waited: self.get_logger().info(
                 f'configuring: still compiling after {waited:.0f} s'))
         if self._matcher_host.lost:
-            self._conditions.hold('device', Severity.ERROR, self._matcher_host.lost)
+            self._issues.hold(IssueCode.DEVICE, self._matcher_host.lost)
         self._outputs = OutputPublishers(self, group=self.default_callback_group,
                                          qos_watch=self._qos_watch, settings=settings,
                                          on_buffer=self._matcher_host.pin)
         self._processor = FrameProcessor(
             matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=self._latencies,
-            conditions=self._conditions, observer=self._observer,
+            issues=self._issues, observer=self._observer,
             measures_inline=self._measures_inline, settings=settings,
             now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
-        self._conditions.hold('memory', Severity.WARN, *filter(None, [
+        self._issues.hold(IssueCode.MEMORY, *filter(None, [
             lock_memory() if settings.lock_memory else '']))
         # Parameters may have changed while the engine was built.
         self._on_parameters()
@@ -253,7 +253,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._inputs = InputSubscriptions(
             self, rectify=self._configuration.matcher.rectify,
             group=self.default_callback_group, settings=self._configuration.node,
-            pairing=self._pairing, conditions=self._conditions, qos_watch=self._qos_watch,
+            pairing=self._pairing, issues=self._issues, qos_watch=self._qos_watch,
             deliver=self._worker.deliver, on_camera_info=self._on_camera_info,
             now=self._clocks.seconds)
         self.get_logger().info('active: waiting for ' + ', '.join(
@@ -281,13 +281,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         outputs, self._outputs = self._outputs, None
         if outputs is not None:
             outputs.destroy()
-        self._conditions.clear('device')
+        self._issues.clear(IssueCode.DEVICE)
 
     def _forget_images(self) -> None:
         """And what they have shown."""
         self._observer.clear()
-        self._conditions.clear(VERTICAL_OFFSET)
-        self._conditions.clear(CALIBRATION_DRIFT)
+        for code in OVER_TIME:
+            self._issues.clear(code)
 
     def _shut_down(self, state: LifecycleState) -> None:
         self._deactivate()
@@ -331,8 +331,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def report_error(self, error: BaseException) -> None:
         """Tell of an exception that has left a callback, for any thread."""
         if not self._stopping:
-            self._conditions.error('executor', f'a callback failed: {described(error)}',
-                                   detail=''.join(traceback.format_exception(error)))
+            self._issues.add(IssueCode.EXECUTOR, f'a callback failed: {described(error)}',
+                             detail=''.join(traceback.format_exception(error)))
 
     # The worker's thread
 
@@ -345,7 +345,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _on_worker_error(self, error: BaseException) -> None:
         self._ledger.drop_pair(PairDrop.ENGINE_ERROR)
-        self._conditions.error('engine', f'matching failed: {described(error)}')
+        self._issues.add(IssueCode.ENGINE, f'matching failed: {described(error)}')
 
     # Callbacks
 
@@ -357,7 +357,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._generation.advance(PairDrop.CLOCK_JUMP)
         self._mailbox.clear(PairDrop.CLOCK_JUMP)
         self._forget_images()
-        self._conditions.warn('clock jump', 'stamps went back: starting over')
+        self._issues.add(IssueCode.CLOCK_JUMP, 'stamps went back: starting over')
 
     def _on_parameters(self) -> None:
         settings = self._configuration.node
@@ -370,46 +370,45 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _measure(self) -> None:
         self._observer.max_vertical_offset = self._configuration.node.max_vertical_offset
         try:
-            measure(self._observer, self._conditions)
+            measure(self._observer, self._issues)
         except Exception as error:
-            self._conditions.error('diagnostics', f'measuring failed: {described(error)}')
+            self._issues.add(IssueCode.DIAGNOSTICS, f'measuring failed: {described(error)}')
 
     def _publish_diagnostics(self) -> None:
         try:
             self._check_graph_and_clock()
             report = self._report()
             # Logged once: the status repeats it.
-            self._conditions.hold('published instead', Severity.WARN, *published_instead(report))
-            stall, active = nothing_published(report), self._conditions.active('output')
+            self._issues.hold(IssueCode.PUBLISHED_INSTEAD, *published_instead(report))
+            stall, active = nothing_published(report), self._issues.active(IssueCode.OUTPUT)
             if stall is None:
-                self._conditions.clear('output')
+                self._issues.clear(IssueCode.OUTPUT)
             elif not active or active[0].level != stall.level:      # logged when it begins
-                self._conditions.hold('output', stall.level, stall.text)
+                self._issues.hold(IssueCode.OUTPUT, stall.text, level=stall.level)
             self._diagnostics_publisher.publish(diagnostics_message(
                 self.get_fully_qualified_name(), self._clocks.stamp(), report))
         except Exception as error:
-            self._conditions.error('diagnostics', f'diagnostics failed: {described(error)}')
+            self._issues.add(IssueCode.DIAGNOSTICS, f'diagnostics failed: {described(error)}')
 
     def _check_graph_and_clock(self) -> None:
         """Hold what is true of the graph and the clock at this moment."""
         self._qos_watch.refresh()
-        self._conditions.hold('clock', Severity.WARN, *(
+        self._issues.hold(IssueCode.CLOCK, *(
             ['use_sim_time is set, but nothing comes on /clock: the age of images is not checked']
             if self._clocks.missing() else []))
         name = self.get_name(), self.get_namespace()
         namesakes = self.get_node_names_and_namespaces().count(name)
-        self._conditions.hold('name', Severity.WARN, *(
+        self._issues.hold(IssueCode.NAME, *(
             [f'{namesakes} nodes are named {self.get_fully_qualified_name()}: their topics, '
              'parameters and services get mixed up; end one, or give it another name '
              '(--ros-args -r __node:=NAME)'] if namesakes > 1 else []))
 
     def _report(self) -> Report:
         inputs, outputs, now = self._inputs, self._outputs, self._clocks.seconds()
-        processor = self._processor
         settings = self._configuration.node
         distribution, recent = self._latencies.report()
         # Before the counters, which are ahead of the words: no report has these alone.
-        conditions = self._conditions.report()
+        issues = self._issues.report()
         snapshot = take_snapshot(
             self._ledger, self._pairing.waiting, lambda: self._pairing.awaiting_camera_info
             + self._mailbox.occupied + self._worker.busy)
@@ -423,23 +422,23 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             images=inputs.image_reports(now) if inputs else [], infos=list(infos.values()),
             missing=[infos[side].topic for side in self._pairing.missing_camera_infos()
                      if side in infos],
-            conditions=conditions, counts=counts, before=before,
+            issues=issues, counts=counts, before=before,
             stall=self._output_monitor.report(
                 time.monotonic(), counts, wanted=state == 'active' and not idle,
                 timeout=settings.input_timeout, building=self._matcher_host.building_since,
                 built=self._matcher_host.built_at),
             waiting=snapshot.waiting, held=snapshot.held,
             closest_miss=self._pairing.take_closest_miss(),
-            quality=processor.quality if processor is not None else None,
+            quality=self._observer.quality,
             vertical=camera_report(self._observer, self._configuration.matcher.row_correction),
             distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
             device=dict(self._matcher_host.device),
             config=self._configuration.matcher, settings=settings)
 
-    def _log(self, level: Severity, text: str) -> None:
+    def _log(self, level: IssueLevel, text: str) -> None:
         logger = self.get_logger()
         # Two calls: rclpy refuses a call site whose severity changes.
-        if level is Severity.ERROR:
+        if level is IssueLevel.ERROR:
             logger.error(text)
         else:
             logger.warning(text)

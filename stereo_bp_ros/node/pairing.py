@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.errors import InputReason
 from stereo_bp_ros.images.stamps import SIDES, find_partner
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node.camera_infos import WAIT, CameraInfos
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 
@@ -200,7 +200,7 @@ class Pairing:
                 return []
             if stamp_ns <= 0:
                 self._ledger.drop_image(name, ImageDrop.BAD_INPUT,
-                                        input_reason=InputReason.ZERO_STAMP)
+                                        code=IssueCode.ZERO_STAMP)
                 return []
             has_jumped = self._follow(name, stamp_ns)
             ready = self._add(name, Arrival(message, stamp_ns, received, entered))

@@ -22,7 +22,8 @@ from rclpy.qos import (
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from stereo_bp_ros.errors import printable
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.system import distributions
 
 #: What users may override per topic with parameters; durability for latched camera_info.
@@ -50,15 +51,15 @@ def overriding_options() -> QoSOverridingOptions:
 
 
 class QosWatch:
-    """Holds a condition for every topic on which nothing passes because of its QoS.
+    """Holds an issue for every topic on which nothing passes because of its QoS.
 
     An event tells that two ends do not fit, none that one of them has gone. So the topics of
     events are looked up among the ends that are there.
     """
 
-    def __init__(self, node: Node, conditions: Conditions) -> None:
+    def __init__(self, node: Node, issues: IssueLog) -> None:
         self._node = node
-        self._conditions = conditions
+        self._issues = issues
         #: By topic: what the other end is, 'publisher' or 'subscription', and the kind of policy.
         self._events: dict[str, tuple[str, Any]] = {}
 
@@ -75,20 +76,20 @@ class QosWatch:
     def refresh(self) -> None:
         """Tell what does not fit by now."""
         for topic in list(self._events):
-            self._hold_condition(topic)
+            self._hold(topic)
 
     def _incompatible(self, topic: str, other: str, event: Any) -> None:
         self._events[topic] = other, event.last_policy_kind
-        self._hold_condition(topic)
+        self._hold(topic)
 
-    def _hold_condition(self, topic: str) -> None:
+    def _hold(self, topic: str) -> None:
         other, kind = self._events[topic]
         policy = qos_policy_name_from_kind(kind).lower()
         owners = ' and '.join(sorted(self._owners(topic, other)))
-        self._conditions.hold(f'qos {topic}', Severity.WARN, *(
+        self._issues.hold(IssueCode.QOS, *(
             [f'a {other} of {topic} has an incompatible QoS ({policy}): nothing passes between '
              f'{owners} and this node; change it there, or set qos_overrides.{topic}']
-            if owners else []))
+            if owners else []), place=topic)
 
     def _owners(self, topic: str, other: str) -> set[str]:
         """Names of the nodes whose end of the topic does not fit this node's."""

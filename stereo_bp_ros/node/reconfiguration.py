@@ -14,7 +14,8 @@ from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.engines import choice, geometry
 from stereo_bp_ros.errors import ConfigError, InputError, StereoError, reason_of
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.parameters import Parameters
@@ -33,13 +34,13 @@ class Reconfiguration:
     """
 
     def __init__(self, *, matcher_host: MatcherHost, worker: Worker, mailbox: Mailbox,
-                 conditions: Conditions, log: Callable[[str], object],
+                 issues: IssueLog, log: Callable[[str], object],
                  warm_up: Callable[[MatcherConfig, int, int], object] | None = None
                  ) -> None:
         self._matcher_host = matcher_host
         self._worker = worker
         self._mailbox = mailbox
-        self._conditions = conditions
+        self._issues = issues
         self._log = log
         self._warm_up = warm_up or _warm_up
         self._lock = threading.Lock()
@@ -201,10 +202,10 @@ class Reconfiguration:
             if self._matcher_host.reconfigure(wanted, self._calibration(wanted)):
                 self._log('a new engine is in use: ' + ', '.join(wanted.differences(active))
                           + ' changed')
-            self._conditions.clear('configuration')
+            self._issues.clear(IssueCode.CONFIGURATION)
         except Exception as error:
-            self._conditions.warn('configuration', f'the new parameters could not be applied '
-                                  f'and are set back: {reason_of(error)}')
+            self._issues.add(IssueCode.CONFIGURATION, 'the new parameters could not be applied '
+                             f'and are set back: {reason_of(error)}')
             parameters.restore(wanted, active)
         finally:
             self._made = time.monotonic()
@@ -218,9 +219,9 @@ class Reconfiguration:
         try:
             config = self._searched(config)
             choice.choose(config).fit(config, width, height)
-            self._conditions.clear('input')
+            self._issues.clear(IssueCode.INPUT)
         except StereoError as error:
-            self._conditions.error('input', f'no engine for {width} x {height}: {error}')
+            self._issues.add(IssueCode.INPUT, f'no engine for {width} x {height}: {error}')
 
 
 def _warm_up(config: MatcherConfig, width: int, height: int) -> None:

@@ -18,8 +18,9 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import described
 from stereo_bp_ros.images.stamps import SIDES, header_stamp
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node import qos
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor, TopicReport
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
 from stereo_bp_ros.node.qos import QosWatch
@@ -40,12 +41,12 @@ class InputSubscriptions:
     """
 
     def __init__(self, node: Node, *, rectify: bool, group: CallbackGroup, settings: NodeConfig,
-                 pairing: Pairing, conditions: Conditions, qos_watch: QosWatch,
+                 pairing: Pairing, issues: IssueLog, qos_watch: QosWatch,
                  deliver: Callable[[StereoPair], None], on_camera_info: Callable[[], None],
                  now: Callable[[], float]) -> None:
         self._node = node
         self._pairing = pairing
-        self._conditions = conditions
+        self._issues = issues
         self._qos_watch = qos_watch
         self._deliver = deliver
         self._on_camera_info = on_camera_info
@@ -162,5 +163,5 @@ class InputSubscriptions:
             yield
         except Exception as error:
             if self._timer is not None:         # else it is one of the end of the subscriptions
-                self._conditions.error('input',
-                                       f'a message could not be taken in: {described(error)}')
+                self._issues.add(IssueCode.INPUT,
+                                 f'a message could not be taken in: {described(error)}')

@@ -18,6 +18,7 @@ from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, Result
 from stereo_bp_ros.evaluation.showing import Showing, View
 from stereo_bp_ros.images.stamps import header_stamp
+from stereo_bp_ros.issues import Issue, IssueCode
 from stereo_bp_ros.replay.session import SessionResult
 from stereo_bp_ros.replay.source import stamp_of
 from stereo_bp_ros.sources.pairs import Pair
@@ -65,7 +66,7 @@ class RecordedRun:
     settings: of the matcher in the node; empty where it did not tell.
     device: what computed in it, as of ``SessionResult``.
     results: every answer as ``stereo_bp evaluate`` judges a pair; the times are the latencies.
-    warnings: sentences, also of the answers that are no results.
+    issues: also of the answers that are no results.
     is_lossless: as of ``SessionResult``.
     """
 
@@ -79,7 +80,7 @@ class RecordedRun:
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     device: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Sequence[Result] = ()
-    warnings: Sequence[str] = ()
+    issues: Sequence[Issue] = ()
     is_lossless: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,10 +138,10 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]], result: Se
         name, title, frames, float(1e9 / steps.mean()) if len(steps) else 0.0, matcher=matcher,
         least_published=least_published, showing=showing, settings=result.settings,
         device=result.device, results=results,
-        warnings=_warnings(name, result.sent, unjudged), is_lossless=result.is_lossless)
+        issues=_issues(name, result.sent, unjudged), is_lossless=result.is_lossless)
 
 
-def _warnings(name: str, sent: Mapping[str, Any], unjudged: Mapping[str, int]) -> list[str]:
+def _issues(name: str, sent: Mapping[str, Any], unjudged: Mapping[str, int]) -> list[Issue]:
     """What a reader of the figures has to know; each is logged."""
     found = []
     if (waited_s := sent.get('waited_s', 0.0)) > MAX_UNSAID_WAIT_S:
@@ -154,7 +155,7 @@ def _warnings(name: str, sent: Mapping[str, Any], unjudged: Mapping[str, int]) -
               for reason, count in unjudged.items()]
     for text in found:
         _log.warning(text)
-    return found
+    return [IssueCode.REPLAY.issue(text) for text in found]
 
 
 class _Inputs:

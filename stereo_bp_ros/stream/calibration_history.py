@@ -10,7 +10,7 @@ import numpy as np
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.yaw import DisparityOffset, FarPoints, combine_offsets
 from stereo_bp_ros.checks import calibration_checks as checks
-from stereo_bp_ros.checks.findings import Finding
+from stereo_bp_ros.issues import Issue
 
 #: Seconds that measurements count for, and from one to the next.
 WINDOW_S, INTERVAL_S = 60.0, 1.8
@@ -77,7 +77,7 @@ class CalibrationHistory:
         return FarPoints(sum(one.number for one in parts), sum(one.behind for one in parts),
                          float(np.median(behind)) if behind else 0.0)
 
-    def findings(self, calibration: Calibration) -> list[Finding]:
+    def issues(self, calibration: Calibration) -> list[Issue]:
         """What does not fit a calibration."""
         offset, far = self.offset, self.far
         if offset is not None:

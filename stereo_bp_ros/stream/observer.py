@@ -1,7 +1,7 @@
 """What the pairs of one stereo camera show of it, one after another.
 
-Rows that miss each other, a yaw, images that are exchanged or frozen: all that takes more than the
-pixels of a result. Whoever follows pairs asks this, and nobody else calls the estimators: the
+Rows that miss each other, a yaw, images that are exchanged or frozen, and what the pixels of
+results show over time. Whoever follows pairs asks this, and nobody else calls the estimators: the
 stream, the node, the evaluation and the check of a calibration.
 """
 
@@ -19,13 +19,14 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Maps, Rectification
 from stereo_bp_ros.cameras.row_correction import RowCorrection, undo_rows
 from stereo_bp_ros.cameras.row_estimator import CONTRADICTION, NO_TEXTURE, RowEstimator, RowState
-from stereo_bp_ros.checks import checks
-from stereo_bp_ros.checks.findings import Finding, believe
+from stereo_bp_ros.checks import checks, frame_checks
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images.grey import to_8_bits
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.stream.calibration_history import WINDOW_S, CalibrationHistory
 from stereo_bp_ros.stream.yaw_tracker import YawTracker
 
@@ -44,6 +45,9 @@ EXCHANGED = 'the images seem to be exchanged'
 
 #: Pairs in the estimate with which a drift is compared.
 SETTLED_PAIRS = 5
+
+#: Seconds from one look at the pixels of a result to the next.
+LOOK_INTERVAL_S = 0.5
 
 #: Seconds after the latest pair that shows rows from which they are unknown.
 UNKNOWN_S = 3.0
@@ -85,14 +89,14 @@ class _Camera(NamedTuple):
 class Observation(NamedTuple):
     """What is known of a pair before it is matched.
 
-    findings:   what is doubtful, without what ``ignored_checks`` names.
+    issues:     what is doubtful, without what ``ignored_checks`` names.
     correction: what is to be undone in the right image; None: nothing.
     corrected_px: rows that it undoes anywhere at most, pixels.
     rows:       what is known of the rows once the pair was looked at.
     begins:     whether it begins a sequence.
     """
 
-    findings: list[Finding]
+    issues: list[Issue]
     correction: RowCorrection | None
     corrected_px: float
     rows: RowState
@@ -112,11 +116,16 @@ class Sequence:
         self.reference: RowCorrection | None = None
         self.latest_s: float | None = None
         self.measured_s = -math.inf
-        self.exchanged: list[Finding] = []
+        self.exchanged: list[Issue] = []
         self.exchanged_pairs = 0
         self.was_right = False
-        self.of_rows: list[Finding] = []
-        self.of_yaw: list[Finding] = []
+        self.of_rows: list[Issue] = []
+        self.of_yaw: list[Issue] = []
+        self.frames = frame_checks.FrameChecks()
+        #: Of the result that was looked at last.
+        self.quality: frame_checks.FrameQuality | None = None
+        self.looked_s = -math.inf
+        self.of_frames: list[Issue] = []
 
     @property
     def is_known(self) -> bool:
@@ -125,12 +134,12 @@ class Sequence:
         return seen_s is not None and self.measured_s - seen_s < UNKNOWN_S
 
     @property
-    def findings(self) -> list[Finding]:
+    def issues(self) -> list[Issue]:
         """What was doubtful when it was measured last."""
         return [*self.of_rows, *self.of_yaw]
 
     @property
-    def rejections(self) -> list[Finding]:
+    def rejections(self) -> list[Issue]:
         """Why its pairs have to be rejected."""
         needed = EXCHANGED_PAIRS if self.was_right else 1
         return self.exchanged if self.exchanged_pairs >= needed else []
@@ -184,19 +193,19 @@ class PairObserver:
             self._measure(sequence, pair)
         if begins:
             correction = _undone(sequence, pair)
-        found += believe([*sequence.rejections, *sequence.findings], pair.config)
+        found += checks.believe([*sequence.rejections, *sequence.issues], pair.config)
         corrected_px = 0.0 if correction is None else correction.largest(
             sequence.camera.width, sequence.camera.height)
         return Observation(found, correction, corrected_px, sequence.rows.state, begins)
 
-    def examine(self, pair: Pair) -> list[Finding]:
+    def examine(self, pair: Pair) -> list[Issue]:
         """What two images show without being compared by their content, and since when they do
         not change; about 0.1 ms. They must stay unchanged until the next pair."""
         found = checks.examine_images(pair.left, pair.right, pair.config)
         if pair.time_s is not None:
             sequence, _ = self._follow(pair)
             found += sequence.frozen.examine(pair.left, pair.right, round(1e9 * pair.time_s))
-        return believe(found, pair.config)
+        return checks.believe(found, pair.config)
 
     def correction(self, pair: Pair) -> RowCorrection | None:
         """What is to be undone in the right image by what is known already; None: nothing."""
@@ -205,10 +214,37 @@ class PairObserver:
             return None
         return _undone(sequence, pair)
 
-    def rejections(self) -> list[Finding]:
+    def rejections(self) -> list[Issue]:
         """Why pairs have to be rejected by what was measured."""
         sequence = self.sequence
         return [] if sequence is None else sequence.rejections
+
+    # After a frame
+
+    def look_is_due(self, pair: Pair) -> bool:
+        """Whether a result of a pair is to be looked at: two a second of the stamps."""
+        sequence = self.sequence
+        return (sequence is None or sequence.camera != pair.camera or pair.time_s is None
+                or not self._interval_s
+                or not 0 <= pair.time_s - sequence.looked_s < LOOK_INTERVAL_S - 1e-6)
+
+    def judge(self, pair: Pair, frame: DisparityFrame, issues: list[Issue],
+              min_valid_fraction: float = frame_checks.MIN_VALID_FRACTION) -> list[Issue]:
+        """What the result of the pair that was examined last shows where a look at it is due, and
+        what the latest look has shown where none is.
+
+        :param issues: of the pair; they may explain what its pixels show.
+        """
+        sequence = self.sequence
+        if sequence is None:            # cleared in the meantime
+            return []
+        if self.look_is_due(pair):
+            sequence.looked_s = pair.time_s or 0.0
+            sequence.quality = frame_checks.frame_quality(frame, pair.config, pair.calibration)
+            sequence.of_frames = checks.believe(sequence.frames.update(
+                sequence.quality, min_valid_fraction,
+                is_explained=any(one.code in frame_checks.CAUSES for one in issues)), pair.config)
+        return sequence.of_frames
 
     # In another thread than frames
 
@@ -234,10 +270,10 @@ class PairObserver:
         return True
 
     @property
-    def findings(self) -> list[Finding]:
+    def issues(self) -> list[Issue]:
         """What was doubtful when it was measured last."""
         sequence = self.sequence
-        return [] if sequence is None else sequence.findings
+        return [] if sequence is None else sequence.issues
 
     # What is known
 
@@ -253,6 +289,12 @@ class PairObserver:
         """
         sequence = self.sequence
         return None if sequence is None else sequence.rows.target
+
+    @property
+    def quality(self) -> frame_checks.FrameQuality | None:
+        """Of the result that was looked at last; None before the first."""
+        sequence = self.sequence
+        return None if sequence is None else sequence.quality
 
     @property
     def yaw(self) -> CalibrationHistory | None:
@@ -296,7 +338,7 @@ class PairObserver:
             assert pair.calibration is not None
             assert pair.time_s is not None
             undone = sequence.rows.target if config.row_correction == 'correct' else None
-            sequence.of_yaw = believe(sequence.yaw.add(
+            sequence.of_yaw = checks.believe(sequence.yaw.add(
                 left, undo_rows(right, undone), pair.calibration, config.max_disparity,
                 pair.time_s), config)
 
@@ -331,9 +373,9 @@ class PairObserver:
         sequence.exchanged = exchanged
         sequence.exchanged_pairs = sequence.exchanged_pairs + 1 if exchanged else 0
         sequence.was_right = sequence.was_right or not exchanged
-        sequence.of_rows = believe(self._doubts(sequence, pair, shows_rows), config)
+        sequence.of_rows = checks.believe(self._doubts(sequence, pair, shows_rows), config)
 
-    def _doubts(self, sequence: Sequence, pair: Pair, shows_rows: bool) -> list[Finding]:
+    def _doubts(self, sequence: Sequence, pair: Pair, shows_rows: bool) -> list[Issue]:
         """What the rows say of the calibration."""
         limit = self.max_vertical_offset
         if not limit:

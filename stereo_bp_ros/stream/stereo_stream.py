@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stereo_bp_ros.cameras.calibration import Calibration, calibration_of
 from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.checks import checks
-from stereo_bp_ros.checks.findings import Finding, believe
 from stereo_bp_ros.config.arguments import choice_of, seconds_of
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.settings import unknown_setting
 from stereo_bp_ros.engines import geometry
-from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images import device_arrays
 from stereo_bp_ros.images.raw_images import check_pair, image_of
+from stereo_bp_ros.issues import Issue, IssueCode
 from stereo_bp_ros.matcher.stereo_matcher import Image, StereoMatcher, config_of
 from stereo_bp_ros.system.atomic_files import PathLike
 
@@ -35,13 +35,13 @@ class StreamResult(NamedTuple):
     """What became of a pair.
 
     frame:        the matcher's.
-    issues:       what is doubtful about the pair, its calibration or its camera; empty when all is
-                  well.
+    issues:       what is doubtful about the pair, its calibration, its camera or the frame; empty
+                  when all is well.
     corrected_px: rows that were undone in the right image, anywhere at most, pixels.
     """
 
     frame: DisparityFrame
-    issues: list[Finding]
+    issues: list[Issue]
     corrected_px: float
 
 
@@ -51,7 +51,8 @@ class StereoStream:
     It is what the node and ``stereo_bp evaluate`` do with the same pairs. A sequence begins anew
     where a stamp goes back or is missing, where more than 10 s lie between two pairs, and with
     another size or calibration. A pair without a stamp, and the first of a sequence, is measured
-    by itself; later ones are corrected by what came before. One thread at a time may use it.
+    by itself; later ones are corrected by what came before. So are frames judged: by themselves,
+    and then twice a second over several looks. One thread at a time may use it.
 
         with StereoStream('road', calibration='left.yaml') as stream:
             for left, right, stamp in pairs:
@@ -90,6 +91,9 @@ class StereoStream:
         self._thread = ThreadPoolExecutor(1, 'stereo_bp_observer')
         self._measured: Future[bool] | None = None
         self._pair: Pair | None = None
+        self._issues: list[Issue] = []
+        self._unjudged: DisparityFrame | None = None
+        self._is_judged = False
 
     @property
     def matcher(self) -> StereoMatcher:
@@ -110,6 +114,16 @@ class StereoStream:
     def rows(self) -> RowState:
         """What is known of the rows of the two images."""
         return self._observer.rows
+
+    @property
+    def issues(self) -> list[Issue]:
+        """What is doubtful about the pair that was observed last, and once it is matched about its
+        frame, by a disparity or a depth of it."""
+        if (frame := self._unjudged) is not None and not self._is_judged:
+            assert self._pair is not None
+            self._issues = self._issues + self._observer.judge(self._pair, frame, self._issues)
+            self._unjudged, self._is_judged = None, True
+        return self._issues
 
     def reconfigure(self, config: MatcherConfig | str) -> bool:
         """As ``StereoMatcher.reconfigure``; what is known of the camera stays."""
@@ -133,14 +147,14 @@ class StereoStream:
         :raises InputError: the pair, or its calibration, is rejected; no result could be right.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
-        seen, issues = self.observe(left, right, stamp=stamp, calibration=calibration,
-                                    encoding=encoding)
-        return StreamResult(self.match(outputs=outputs, out=out), issues, seen.corrected_px)
+        seen = self.observe(left, right, stamp=stamp, calibration=calibration, encoding=encoding)
+        frame = self.match(outputs=outputs, out=out)
+        return StreamResult(frame, self.issues, seen.corrected_px)
 
     def observe(self, left: Image, right: Image, *, stamp: float | None = None,
                 calibration: Calibration | PathLike | None = None,
-                encoding: str | None = None) -> tuple[Observation, list[Finding]]:
-        """What is known of the next pair, and all issues; ``match`` matches it, and others may.
+                encoding: str | None = None) -> Observation:
+        """What is known of the next pair; ``match`` matches it, and others may.
 
         As ``add``.
         """
@@ -148,7 +162,7 @@ class StereoStream:
         left, right = image_of('left', left, encoding), image_of('right', right, encoding)
         stamp = None if stamp is None else seconds_of('stamp', stamp)
         if device_arrays.among({'left': left.data, 'right': right.data}):
-            raise InputError(InputReason.BAD_ARRAY, 'an image is on a CUDA device',
+            raise InputError(IssueCode.BAD_ARRAY, 'an image is on a CUDA device',
                              'a stream looks at its pixels, too: copy it to the host, or use '
                              'StereoMatcher, which checks and corrects nothing over time')
         calibration = calibration_of(calibration) or self._calibration
@@ -160,7 +174,7 @@ class StereoStream:
         check_pair(left, right, config.max_image_width, config.max_image_height)
         checks.check_rectification(config, self._rectification, left.width, left.height)
         size = geometry.rectified_size(config, left.width, left.height)
-        issues = believe(checks.examine_calibration(calibration, *size), config)
+        issues = checks.believe(checks.examine_calibration(calibration, *size), config)
         self._pair = pair = Pair(left, right, geometry.searched(config, calibration), calibration,
                                  self._rectification, stamp)
         seen = self._observer.observe(pair, measures=self._measuring == 'inline')
@@ -170,7 +184,9 @@ class StereoStream:
             self._measured = self._thread.submit(self._observer.measure)
         correction = seen.correction
         matcher.correct_rows(None if correction is None else correction.warp())
-        return seen, issues + seen.findings
+        seen = seen._replace(issues=issues + seen.issues)
+        self._issues, self._unjudged, self._is_judged = seen.issues, None, False
+        return seen
 
     def match(self, *, outputs: Sequence[str] | str = ('disparity',),
               out: Mapping[str, Any] | None = None) -> DisparityFrame:
@@ -180,8 +196,10 @@ class StereoStream:
         """
         if (pair := self._pair) is None:
             raise RuntimeError('no pair was observed yet')
-        return self.matcher.compute(pair.left, pair.right, calibration=pair.calibration,
-                                    rectification=pair.rectification, outputs=outputs, out=out)
+        self._unjudged = self.matcher.compute(
+            pair.left, pair.right, calibration=pair.calibration, rectification=pair.rectification,
+            outputs=outputs, out=out)
+        return self._unjudged
 
     def close(self) -> None:
         """Give all memory back; may be called twice."""
@@ -206,7 +224,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def examine_pair(left: Image, right: Image, config: MatcherConfig | str,
-                 calibration: Calibration | PathLike | None = None) -> list[Finding]:
+                 calibration: Calibration | PathLike | None = None) -> list[Issue]:
     """All checks of one rectified pair by itself, as ``StereoStream`` makes them; some 100 ms for
     1242 x 375.
 
@@ -221,5 +239,6 @@ def examine_pair(left: Image, right: Image, config: MatcherConfig | str,
     config = config_of(config, (left.width, left.height), {})
     calibration = calibration_of(calibration)
     check_pair(left, right, config.max_image_width, config.max_image_height)
-    found = believe(checks.examine_calibration(calibration, left.width, left.height), config)
-    return found + PairObserver().observe(Pair(left, right, config, calibration)).findings
+    found = checks.examine_calibration(calibration, left.width, left.height)
+    seen = PairObserver().observe(Pair(left, right, config, calibration))
+    return checks.believe(found, config) + seen.issues

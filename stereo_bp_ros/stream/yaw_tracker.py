@@ -16,7 +16,7 @@ from stereo_bp_ros.cameras.yaw import (
     far_points,
     match_points,
 )
-from stereo_bp_ros.checks.findings import Finding
+from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.stream.calibration_history import (
     INTERVAL_S,
     WINDOW_S,
@@ -49,7 +49,7 @@ class YawTracker:
         return has_moved or since_s >= MOTION_S + INTERVAL_S or since_s < 0
 
     def add(self, left: np.ndarray, right: np.ndarray, calibration: Calibration, last: int,
-            time_s: float) -> list[Finding]:
+            time_s: float) -> list[Issue]:
         """Measure one more pair; returns what does not fit the calibration.
 
         left, right: uint8 H x W, whose rows match.
@@ -67,4 +67,4 @@ class YawTracker:
             points, _ = match_points(left, right, calibration, last)
             self._before, far = (time_s, left, points), far_points(points, calibration)
         self.history.add(CalibrationMeasurement(round(1e9 * time_s), far, offset), calibration)
-        return self.history.findings(calibration)
+        return self.history.issues(calibration)

@@ -45,9 +45,9 @@ def test_a_drive_tells_offset_roll_and_yaw_and_the_rotation_that_they_make(
     assert '1.0' in report['explained']
     assert 'rolled by -0.3' in report['explained']
     assert report['yaw_degrees'] == pytest.approx(0.2, abs=0.03)
-    warning, = report['warnings']
-    assert warning['check'] == 'yaw'
-    assert 'degrees of the right camera to the right explains it' in warning['text']
+    issue, = report['issues']
+    assert issue['code'] == 'yaw'
+    assert 'degrees of the right camera to the right explains it' in issue['text']
     assert report['rows']['residual_px'] < 0.15
     assert [one['time_s'] for one in report['track']] == pytest.approx(np.arange(14) / 2)
     pytest.importorskip('matplotlib')
@@ -98,4 +98,4 @@ def test_nothing_is_said_of_the_yaw_of_real_cameras(
     paths = [data / name] if name != 'driving' else sorted((data / name).iterdir())
     for path in paths:
         assert main(['calibrate-check', str(path), '--backend', 'cpu', '--json']) == 0
-        assert report_of(capsys)['warnings'] == []
+        assert report_of(capsys)['issues'] == []

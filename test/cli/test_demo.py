@@ -173,7 +173,7 @@ def test_a_run_of_which_nothing_is_judged_fails_with_the_reason(
     reason = ('bp: 5 results are not judged: no pair of the source has the stamp of their left '
               'image')
     assert reason in caplog.messages
-    assert [text['text'] for text in found['warnings']] == [reason]
+    assert [text['text'] for text in found['issues']] == [reason]
     if importlib.util.find_spec('jinja2') and importlib.util.find_spec('matplotlib'):
         assert reason in (tmp_path / 'report.html').read_text()
     assert 'There is no truth' not in said.out
@@ -184,7 +184,7 @@ def test_a_replay_that_stood_still_says_so(tmp_path, caplog, monkeypatch):
     for waited_s in (0.1, 1.9):
         one = judged(SessionResult({'waited_s': waited_s}, {'disparity': 1}, {}, tmp_path, 0, 0.0))
         assert one.frames['waited_s'] == waited_s
-        assert bool(one.warnings) == (waited_s > 1)
+        assert bool(one.issues) == (waited_s > 1)
         assert ('stood still for 1.9 s' in caplog.text) == (waited_s > 1)
 
 

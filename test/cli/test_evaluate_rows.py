@@ -45,7 +45,7 @@ def evaluate(folder: pathlib.Path, mode: str, capsys: pytest.CaptureFixture[str]
     assert main(['evaluate', str(folder), *more, *OPTIONS, '--set', f'row_correction={mode}',
                  '--json']) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    found['warned'] = [one['check'] for one in found['warnings']]
+    found['codes'] = [one['code'] for one in found['issues']]
     return found
 
 
@@ -55,8 +55,8 @@ def test_a_sequence_is_measured_or_corrected_and_that_is_said_in_place_of_a_warn
     off, measured, corrected = (evaluate(folders[1.5, 0.2], mode, capsys)
                                 for mode in ('off', 'measure', 'correct'))
     assert off['rows'] == []
-    assert off['warned'] == measured['warned'] == ['vertical offset']
-    assert corrected['warned'] == []
+    assert off['codes'] == measured['codes'] == ['vertical offset']
+    assert corrected['codes'] == []
     (one,), (other,) = measured['rows'], corrected['rows']
     assert one['pairs'] == other['pairs'] == PAIRS
     assert one['largest_px'] == other['largest_px'] == pytest.approx(1.5, abs=0.15)
@@ -104,7 +104,7 @@ def test_workers_find_what_one_process_finds_of_sequences_and_of_pairs_that_foll
     alone, spread = (evaluate(folders[1.5, 0.2], 'correct', capsys, *more, *workers)
                      for workers in (['--workers', '1'], ['--workers', '2']))
     assert [one['corrected'] for one in alone['rows']] == [PAIRS, PAIRS, PAIRS]
-    for key in ('rows', 'warnings', 'searched', 'by_input', 'pairs'):
+    for key in ('rows', 'issues', 'searched', 'by_input', 'pairs'):
         assert figures(spread[key]) == figures(alone[key])
     assert len(alone['pairs']) == 3 * PAIRS
 
@@ -122,7 +122,7 @@ def test_rows_beyond_the_limit_stay_and_are_a_warning(
         caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = evaluate(folders[5.5, 0.2], 'correct', capsys)
-    assert found['warned'] == ['vertical offset']
+    assert found['codes'] == ['vertical offset']
     assert 'not corrected (beyond the limit of 4 px)' in found['rows'][0]['text']
     assert 'beyond the limit' in caplog.text
 
@@ -134,10 +134,10 @@ def test_a_yaw_is_told_by_the_motion_along_a_sequence(
     write_drive(tmp_path, scene, first_ns=10**18)
     more = ['--set', 'disparity_range=64']
     found = evaluate(tmp_path, 'measure', capsys, *more)
-    assert found['warned'] == (['yaw'] if yaw else [])
+    assert found['codes'] == (['yaw'] if yaw else [])
     if yaw:
-        assert 'a yaw of 0.19 degrees of the right' in found['warnings'][0]['text']
-        assert evaluate(tmp_path, 'off', capsys, *more)['warned'] == ['yaw']
+        assert 'a yaw of 0.19 degrees of the right' in found['issues'][0]['text']
+        assert evaluate(tmp_path, 'off', capsys, *more)['codes'] == ['yaw']
 
 
 def test_unrelated_pairs_are_measured_each_by_itself(
@@ -149,7 +149,7 @@ def test_unrelated_pairs_are_measured_each_by_itself(
     assert one['each_by_itself']
     assert one['text'].startswith(f'{PAIRS} pairs, each by itself: they miss by 1.')
     assert (one['corrected'], other['corrected']) == (None, PAIRS)
-    assert (measured['warned'], corrected['warned']) == (['vertical offset'], [])
+    assert (measured['codes'], corrected['codes']) == (['vertical offset'], [])
 
 
 def test_pairs_that_follow_no_other_are_told_together_and_are_no_sequence(
@@ -160,4 +160,4 @@ def test_pairs_that_follow_no_other_are_told_together_and_are_no_sequence(
     assert one['text'].startswith(f'{PAIRS} pairs, each by itself: they miss by 1.')
     assert one['text'].endswith(f'px in {PAIRS}')
     assert one['largest_px'] == pytest.approx(1.5, abs=0.15)
-    assert found['warned'] == []
+    assert found['codes'] == []

@@ -42,7 +42,7 @@ def test_match_undoes_what_the_pair_alone_shows_and_says_so(
         printed = json.loads(capsys.readouterr().out)
         report: dict[str, object] = printed['rows']
         # What is undone is no warning.
-        assert any(one['check'] == 'vertical offset' for one in printed['warnings']) == (
+        assert any(one['code'] == 'vertical offset' for one in printed['issues']) == (
             lower > 1 and not (mode == 'correct' and report['undone']))
         maps[lower, mode] = files.read_pfm(tmp_path / f'{mode}.pfm')
         if mode == 'correct':

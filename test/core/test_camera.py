@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from stereo_bp_ros.cameras.calibration import Calibration, image_size, projection
 from stereo_bp_ros.checks.checks import check_image_size, check_projections
-from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.errors import InputError
+from stereo_bp_ros.issues import IssueCode
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -69,7 +70,7 @@ def test_rows_and_columns_may_have_focal_lengths_of_their_own():
 def test_a_region_that_is_no_part_of_the_image_is_refused_in_words(fields, words):
     with pytest.raises(InputError, match=re.escape(words)) as error:
         Calibration.from_camera_info(camera_info(), camera_info('right', **fields))
-    assert error.value.reason is InputReason.BAD_CALIBRATION
+    assert error.value.code is IssueCode.BAD_CALIBRATION
     assert 'right camera_info' in str(error.value)
 
 
@@ -94,17 +95,17 @@ def test_a_number_that_is_none_is_named_by_its_place(values, words):
 
 
 @pytest.mark.parametrize(('left', 'right', 'reason'), [
-    (camera_info(), camera_info('right', baseline=0.0), InputReason.ZERO_BASELINE),
-    (camera_info(), camera_info('right', baseline=-0.2), InputReason.SWAPPED_CAMERAS),
-    (camera_info(), vertical(baseline=0.2), InputReason.VERTICAL_PAIR),
-    (camera_info(focal=0.0), camera_info('right'), InputReason.BAD_CALIBRATION),
-    (camera_info(cx=float('nan')), camera_info('right'), InputReason.BAD_CALIBRATION),
-    (camera_info(), camera_info('right', focal=float('inf')), InputReason.BAD_CALIBRATION),
+    (camera_info(), camera_info('right', baseline=0.0), IssueCode.ZERO_BASELINE),
+    (camera_info(), camera_info('right', baseline=-0.2), IssueCode.SWAPPED_CAMERAS),
+    (camera_info(), vertical(baseline=0.2), IssueCode.VERTICAL_PAIR),
+    (camera_info(focal=0.0), camera_info('right'), IssueCode.BAD_CALIBRATION),
+    (camera_info(cx=float('nan')), camera_info('right'), IssueCode.BAD_CALIBRATION),
+    (camera_info(), camera_info('right', focal=float('inf')), IssueCode.BAD_CALIBRATION),
 ])
 def test_calibrations_that_cannot_be_are_refused_with_their_reason(left, right, reason):
     with pytest.raises(InputError) as error:
         Calibration.from_camera_info(left, right)
-    assert error.value.reason is reason
+    assert error.value.code is reason
 
 
 @pytest.mark.parametrize(('name', 'fields'), [
@@ -151,8 +152,8 @@ def test_each_number_of_the_right_camera_that_does_not_fit_is_named(index, value
     """KITTI's colour cameras are 2.7 mm above each other: half a row at 100 px of disparity."""
     right = camera_info('right')
     right.p[index] = value
-    findings = check_projections(Calibration.from_camera_info(camera_info(), right))
-    assert [words in finding.text for finding in findings] == [True] * bool(words)
+    issues = check_projections(Calibration.from_camera_info(camera_info(), right))
+    assert [words in issue.text for issue in issues] == [True] * bool(words)
 
 
 def test_what_displaces_both_cameras_alike_is_no_vertical_baseline():
@@ -160,8 +161,8 @@ def test_what_displaces_both_cameras_alike_is_no_vertical_baseline():
     left.p[7] = right.p[7] = 10.0
     assert check_projections(Calibration.from_camera_info(left, right)) == []
     right.p[7] = 0.0
-    finding, = check_projections(Calibration.from_camera_info(left, right))
-    assert 'P[7] (10 and 0)' in finding.text
+    issue, = check_projections(Calibration.from_camera_info(left, right))
+    assert 'P[7] (10 and 0)' in issue.text
 
 
 def test_both_cameras_may_be_displaced_from_the_origin_of_the_rig():

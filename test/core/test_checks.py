@@ -1,4 +1,4 @@
-"""What a pair, a calibration and a recording must satisfy to be believed, and its table."""
+"""What a pair, a calibration and a recording must satisfy to be believed, and the registry."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ import pytest
 from stereo_bp_ros import (
     Calibration,
     ConfigError,
-    Finding,
     InputError,
-    InputReason,
+    Issue,
+    IssueCode,
+    IssueLevel,
     MatcherConfig,
     RawImage,
     StereoMatcher,
     examine_pair,
 )
-from stereo_bp_ros.checks import calibration_checks, checks
+from stereo_bp_ros.checks import checks, frame_checks
 from stereo_bp_ros.checks.checks import FrozenCameras
-from stereo_bp_ros.checks.findings import CHECKS, Severity
-from stereo_bp_ros.errors import IGNORABLE, Doubt, ignored_keys
+from stereo_bp_ros.config.node import NodeConfig
+from stereo_bp_ros.errors import ignored_codes
 from stereo_bp_ros.images.raw_images import ENCODINGS
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.slanted_plane import SlantedPlane
@@ -44,36 +45,54 @@ def raw(*images: np.ndarray) -> list[RawImage]:
     return [RawImage.from_array(image) for image in images]
 
 
-def keys(findings: list[Finding]) -> list[str]:
-    return [finding.check.key for finding in findings]
+def codes(issues: list[Issue]) -> list[IssueCode]:
+    return [issue.code for issue in issues]
 
 
-# The table
+# The registry
 
-def test_the_page_lists_every_check_with_what_it_does(repository: pathlib.Path) -> None:
+def test_the_page_lists_every_code_with_its_level_and_what_has_to_hold(
+        repository: pathlib.Path) -> None:
     text = (repository / 'docs/reference/checks.md').read_text()
     rows = {match[1]: match[2] for match in re.finditer(r'^\| `([^`]+)` \| (.*) \|$', text, re.M)}
-    expected = {key: ' | '.join((
-        str(check.severity), check.about, 'yes' if check.can_be_ignored else 'no'))
-        for key, check in CHECKS.items()}
+    expected = {}
+    for code in IssueCode:
+        last = code.scope if code.scope != 'pair' else 'yes' if code.can_be_ignored else 'no'
+        expected[code.value] = f'{code.level} | {code.about} | {last}'
     assert rows == expected
-    assert vars(calibration_checks)         # which add theirs
-    assert set(CHECKS) == {one.value for one in (*InputReason, *Doubt)}
 
 
-def test_a_check_is_ignored_by_its_name_and_none_of_sizes_memory_or_numbers() -> None:
-    assert len(IGNORABLE) == len(Doubt) + 1
-    rejecting = {key for key, check in CHECKS.items()
-                 if check.severity is Severity.REJECT and check.can_be_ignored}
-    assert rejecting == {'exchanged images'}
+@pytest.mark.parametrize(('code', 'numbers'), [
+    (IssueCode.BASELINE, f'{1000 * checks.MIN_BASELINE:g} mm to {checks.MAX_BASELINE:g} m'),
+    (IssueCode.PRINCIPAL_POINT, 'from {:g} to {:g} of'.format(*checks.CENTRAL_RANGE)),
+    (IssueCode.EXPOSURE, f'{100 * checks.MIN_SHARE:g} %'),
+    (IssueCode.VERTICAL_OFFSET, f'{checks.MAX_VERTICAL_OFFSET:g} px'),
+    (IssueCode.TRUTH, f'{100 * checks.TRUTH_TOLERANCE:g} %'),
+    (IssueCode.FEW_VALID, f'{100 * frame_checks.MIN_VALID_FRACTION:g} %'),
+    (IssueCode.PILED_UP, f'{100 * frame_checks.PILED_UP:g} %')])
+def test_what_has_to_hold_has_the_numbers_that_are_checked(code: IssueCode, numbers: str) -> None:
+    assert numbers in code.about
+
+
+def test_the_node_checks_by_the_limits_of_a_stream_unless_it_is_told_others() -> None:
+    settings = NodeConfig()
+    assert settings.min_valid_fraction == frame_checks.MIN_VALID_FRACTION
+    assert settings.max_vertical_offset == checks.MAX_VERTICAL_OFFSET
+
+
+def test_an_issue_is_ignored_by_its_code_and_none_of_sizes_memory_or_numbers() -> None:
+    assert {code.value for code in IssueCode
+            if code.level is IssueLevel.ERROR and code.can_be_ignored} == {'exchanged images'}
     same = raw(GREY, GREY)
-    finding, = examine_pair(*same, CONFIG)
-    assert finding.check.key == 'identical images'
-    assert str(finding).endswith('[identical images]')
+    issue, = examine_pair(*same, CONFIG)
+    assert issue.code is IssueCode.IDENTICAL
+    assert str(issue).endswith('[identical images]')
+    assert issue.to_dict() == {'code': 'identical images', 'level': 'warn', 'text': issue.text}
     ignoring = CONFIG.replace(ignored_checks='Identical images'.lower())
     assert examine_pair(*same, ignoring) == []
-    assert ignored_keys('identical_images, frozen camera') == {'identical images', 'frozen camera'}
-    for name in ('bad calibration', 'identical'):
+    assert ignored_codes('identical_images, frozen camera') == {
+        IssueCode.IDENTICAL, IssueCode.FROZEN}
+    for name in ('bad calibration', 'identical', 'device', 'source'):
         with pytest.raises(ConfigError, match=f'ignored_checks.*{name}'):
             CONFIG.replace(ignored_checks=name)
 
@@ -170,7 +189,7 @@ def test_exchanged_images_are_rejected_with_where_their_corners_lie() -> None:
     assert examine_pair(left, right, CONFIG) == []
     with pytest.raises(InputError, match='left and right image are probably exchanged') as caught:
         examine_pair(*raw(right, left), CONFIG)
-    assert caught.value.reason is InputReason.EXCHANGED_IMAGES
+    assert caught.value.code is IssueCode.EXCHANGED_IMAGES
     # Who knows better may match them; behind converged cameras all disparities are negative.
     for changes in ({'ignored_checks': 'exchanged images'}, {'min_disparity': -40}):
         assert examine_pair(*raw(right, left), CONFIG.replace(**changes)) == []
@@ -199,7 +218,7 @@ def test_real_pairs_are_rejected_if_and_only_if_they_are_exchanged(data: pathlib
 def test_rows_that_miss_each_other_are_told_with_how_far() -> None:
     left, right = plane()
     found, = examine_pair(*raw(left, np.roll(right, 3, axis=0)), CONFIG)
-    assert found.check.key == 'vertical offset'
+    assert found.code is IssueCode.VERTICAL_OFFSET
     assert 'by up to 3.0' in found.text
 
 
@@ -225,14 +244,14 @@ def test_a_calibration_of_another_size_is_rejected_by_check_and_by_matcher() -> 
                      lambda: matcher.compute(left, right, calibration=other)):
             with pytest.raises(InputError) as caught:
                 call()
-            assert caught.value.reason is InputReason.CAMERA_INFO_SIZE
+            assert caught.value.code is IssueCode.CAMERA_INFO_SIZE
 
 
 def test_a_principal_point_far_from_the_middle_is_told_where_the_size_is_not_known() -> None:
     for factor, told in ((0.5, True), (1.0, False), (2.0, True)):
         scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor)
         found = examine_pair(*raw(*plane()), CONFIG, scaled)
-        assert keys(found) == ['principal point'] * told
+        assert codes(found) == [IssueCode.PRINCIPAL_POINT] * told
 
 
 # Truth

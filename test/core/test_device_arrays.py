@@ -11,7 +11,7 @@ import pytest
 
 from stereo_bp_ros import (
     InputError,
-    InputReason,
+    IssueCode,
     MatcherConfig,
     RawImage,
     StereoError,
@@ -71,7 +71,7 @@ def test_memory_lives_as_long_as_its_description():
 def test_what_cannot_be_located_is_refused_in_words(array, text):
     with pytest.raises(InputError, match=text) as error:
         device_arrays.located(array)
-    assert error.value.reason is InputReason.BAD_ARRAY
+    assert error.value.code is IssueCode.BAD_ARRAY
 
 
 def test_where_one_way_does_not_tell_the_other_is_asked():
@@ -125,16 +125,16 @@ def test_raw_images_are_made_of_arrays_on_a_device_as_of_numpys(way, shape, dtyp
 
 
 @pytest.mark.parametrize(('array', 'reason', 'text'), [
-    (np.zeros((4, 6), np.float32), InputReason.BAD_ARRAY, 'float32'),
-    (np.zeros((3, 4, 6), np.uint8), InputReason.BAD_ARRAY, r'\(3, 4, 6\)'),
-    (np.zeros((3, 4, 6), np.uint8).transpose(1, 2, 0), InputReason.BAD_ARRAY, 'contiguous'),
-    (np.zeros((4, 12), np.uint8)[:, ::2], InputReason.BAD_ARRAY, 'contiguous'),
-    (np.zeros((4, 6), np.uint8)[::-1], InputReason.BAD_STEP, '-6'),
-    (np.broadcast_to(np.zeros(6, np.uint8), (4, 6)), InputReason.BAD_STEP, 'is 0')])
+    (np.zeros((4, 6), np.float32), IssueCode.BAD_ARRAY, 'float32'),
+    (np.zeros((3, 4, 6), np.uint8), IssueCode.BAD_ARRAY, r'\(3, 4, 6\)'),
+    (np.zeros((3, 4, 6), np.uint8).transpose(1, 2, 0), IssueCode.BAD_ARRAY, 'contiguous'),
+    (np.zeros((4, 12), np.uint8)[:, ::2], IssueCode.BAD_ARRAY, 'contiguous'),
+    (np.zeros((4, 6), np.uint8)[::-1], IssueCode.BAD_STEP, '-6'),
+    (np.broadcast_to(np.zeros(6, np.uint8), (4, 6)), IssueCode.BAD_STEP, 'is 0')])
 def test_other_layouts_on_a_device_are_refused(array, reason, text):
     with pytest.raises(InputError, match=text) as error:
         RawImage.from_dlpack(WithInterface(array))
-    assert error.value.reason is reason
+    assert error.value.code is reason
 
 
 def test_the_cpu_engine_reads_and_writes_host_arrays_of_other_libraries(textured_pair):

@@ -10,7 +10,7 @@ import shlex
 
 import pytest
 
-from stereo_bp_ros import InputReason, MatcherConfig, preset_names
+from stereo_bp_ros import IssueCode, IssueLevel, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import UsageError, build_parser
 from stereo_bp_ros.config.stereo_image_proc import IGNORED
 from stereo_bp_ros.images.raw_images import ENCODINGS
@@ -148,7 +148,8 @@ def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(re
 def test_the_page_of_the_node_has_every_reason_stage_encoding_and_exit_status(repository):
     page = ' '.join((repository / 'docs/reference/node.md').read_text().split())
     known = [f'`{name}`' for name in (*ImageDrop, *PairDrop, *STAGES)]
-    known += [str(reason) for reason in InputReason] + list(ENCODINGS)
+    known += [code.value for code in IssueCode
+              if code.scope == 'pair' and code.level is IssueLevel.ERROR] + list(ENCODINGS)
     known += [f'| {status} | ' for status in (0, node.EXIT_REFUSED, node.EXIT_DEVICE_LOST)]
     assert [text for text in known if text not in page] == []
 

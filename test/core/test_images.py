@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.images.raw_images import ENCODINGS, RawImage, check_pair
+from stereo_bp_ros.issues import IssueCode
 
 
 @given(width=st.integers(1, 20), height=st.integers(1, 20), padding=st.integers(0, 9),
@@ -38,27 +39,27 @@ def test_16_bit_values_are_read_in_their_byte_order():
 
 
 @pytest.mark.parametrize(('changes', 'reason', 'text'), [
-    ({'encoding': 'mono9'}, InputReason.UNKNOWN_ENCODING, 'mono8.*rgb8'),
-    ({'width': 0}, InputReason.BAD_SIZE, 'width is 0; .* at least 1'),
-    ({'width': 10.0}, InputReason.BAD_SIZE, r'width is 10\.0; .* whole number'),
-    ({'height': True}, InputReason.BAD_SIZE, 'height is True; .* whole number'),
-    ({'step': 10.0}, InputReason.BAD_STEP, r'step is 10\.0; .* whole number'),
-    ({'step': -1}, InputReason.BAD_STEP, 'step is -1'),
-    ({'step': 9}, InputReason.BAD_STEP, ''),
-    ({'height': 11}, InputReason.SHORT_DATA, ''),
-    ({'height': 10**9, 'width': 10**9, 'step': 10**9}, InputReason.SHORT_DATA, ''),
-    ({'encoding': 'yuv422', 'width': 5, 'step': 10}, InputReason.BAD_SIZE, 'width is even'),
-    ({'encoding': 'nv21', 'height': 5}, InputReason.BAD_SIZE, 'nv21 of height 5; .* is even'),
-    ({'encoding': 'nv21', 'height': 4, 'step': 30}, InputReason.SHORT_DATA, ''),
-    ({'encoding': 'bayer_rggb16'}, InputReason.BAD_STEP, ''),
-    ({'encoding': 'bayer_bggr16', 'step': 20}, InputReason.SHORT_DATA, ''),
+    ({'encoding': 'mono9'}, IssueCode.UNKNOWN_ENCODING, 'mono8.*rgb8'),
+    ({'width': 0}, IssueCode.BAD_SIZE, 'width is 0; .* at least 1'),
+    ({'width': 10.0}, IssueCode.BAD_SIZE, r'width is 10\.0; .* whole number'),
+    ({'height': True}, IssueCode.BAD_SIZE, 'height is True; .* whole number'),
+    ({'step': 10.0}, IssueCode.BAD_STEP, r'step is 10\.0; .* whole number'),
+    ({'step': -1}, IssueCode.BAD_STEP, 'step is -1'),
+    ({'step': 9}, IssueCode.BAD_STEP, ''),
+    ({'height': 11}, IssueCode.SHORT_DATA, ''),
+    ({'height': 10**9, 'width': 10**9, 'step': 10**9}, IssueCode.SHORT_DATA, ''),
+    ({'encoding': 'yuv422', 'width': 5, 'step': 10}, IssueCode.BAD_SIZE, 'width is even'),
+    ({'encoding': 'nv21', 'height': 5}, IssueCode.BAD_SIZE, 'nv21 of height 5; .* is even'),
+    ({'encoding': 'nv21', 'height': 4, 'step': 30}, IssueCode.SHORT_DATA, ''),
+    ({'encoding': 'bayer_rggb16'}, IssueCode.BAD_STEP, ''),
+    ({'encoding': 'bayer_bggr16', 'step': 20}, IssueCode.SHORT_DATA, ''),
 ])
 def test_what_does_not_fit_is_refused_with_its_reason(changes, reason, text):
     values = {'data': bytes(100), 'height': 10, 'width': 10, 'step': 10, 'encoding': 'mono8',
               **changes}
     with pytest.raises(InputError, match=text or None) as error:
         RawImage(**values)
-    assert error.value.reason is reason
+    assert error.value.code is reason
 
 
 @pytest.mark.parametrize(('name', 'rows'), [('nv12', 6), ('nv21', 6), ('nv24', 12)])
@@ -99,11 +100,11 @@ def test_arrays_become_raw_images_of_the_usual_encoding(shape, dtype, encoding):
 def test_other_arrays_are_refused(array_):
     with pytest.raises(InputError) as error:
         RawImage.from_array(array_)
-    assert error.value.reason is InputReason.BAD_ARRAY
+    assert error.value.code is IssueCode.BAD_ARRAY
     for rows, name in ((5, 'nv12'), (7, 'nv21'), (4, 'nv24')):
         with pytest.raises(InputError, match='rows of luma and chroma') as error:
             RawImage.from_array(np.zeros((rows, 4), np.uint8), name)
-        assert error.value.reason is InputReason.BAD_ARRAY
+        assert error.value.code is IssueCode.BAD_ARRAY
 
 
 def test_pairs_of_two_sizes_and_too_large_pairs_are_refused():

@@ -14,7 +14,7 @@ from stereo_bp_ros import (
     Calibration,
     ConfigError,
     InputError,
-    InputReason,
+    IssueCode,
     MatcherConfig,
     MemoryLimitError,
     RawImage,
@@ -65,7 +65,7 @@ def test_an_unknown_output_and_depth_without_calibration_are_refused(matcher, te
         matcher.compute(*textured_pair(64, 32, 5), outputs=('colour',))
     with pytest.raises(InputError, match='depth needs a calibration') as error:
         matcher.compute(*textured_pair(64, 32, 5), outputs=('depth',))
-    assert error.value.reason is InputReason.BAD_CALIBRATION
+    assert error.value.code is IssueCode.BAD_CALIBRATION
 
 
 @pytest.mark.parametrize('out', [
@@ -74,7 +74,7 @@ def test_an_unknown_output_and_depth_without_calibration_are_refused(matcher, te
 def test_an_unfit_output_array_is_refused(matcher, textured_pair, out):
     with pytest.raises(InputError) as error:
         matcher.compute(*textured_pair(64, 32, 5), out={'disparity': out})
-    assert error.value.reason is InputReason.BAD_ARRAY
+    assert error.value.code is IssueCode.BAD_ARRAY
 
 
 def test_fixed_point_disparity_is_what_opencvs_filters_take(matcher, textured_pair):
@@ -137,7 +137,7 @@ def test_a_size_that_is_no_whole_numbers_is_refused_and_spoils_nothing(size, tex
     config = SMALL.replace(disparity_range=18)
     with StereoMatcher(config) as matcher, pytest.raises(InputError, match=text) as error:
         matcher.prepare(*size)
-    assert error.value.reason is InputReason.BAD_SIZE
+    assert error.value.code is IssueCode.BAD_SIZE
     with StereoMatcher(config) as matcher:
         assert matcher.compute(*textured_pair(64, 32, 7)).disparity.shape == (32, 64)
 

@@ -20,6 +20,8 @@ from stereo_bp_ros import (
     ConfigError,
     DisparityFrame,
     InputError,
+    IssueCode,
+    IssueLevel,
     MatcherConfig,
     OpenCvStereoMatcher,
     Pending,
@@ -51,7 +53,7 @@ WRONG = {'None': None, 'a text': 'nonsense', 'NaN': float('nan'), 'a negative nu
 
 #: Arguments that are not looked at: fields of results, and words for errors.
 ANY_VALUE = {
-    'DisparityFrame', 'Finding', 'PointCloud', 'StreamResult', 'ValidWindow', 'Pending',
+    'DisparityFrame', 'Issue', 'PointCloud', 'StreamResult', 'ValidWindow', 'Pending',
     'RawCamera(model)', 'RawImage(big_endian)', 'RawCamera.from_camera_info(side)',
     # Of arrays on a device alone.
     'StereoMatcher.compute(stream)', 'StereoMatcher.submit(stream)'}
@@ -116,7 +118,7 @@ class Border:
                 'max_disparity': 1.0, 'delta_d': 1.0, 'valid_window': ValidWindow(**window),
                 'timings': {}, 'backend': 'cpu'},
             'DisparityFrame.save': {'path': folder / 'saved.npy'},
-            'Finding': {'check': None, 'text': 'wrong'},
+            'Issue': {'code': IssueCode.YAW, 'level': IssueLevel.WARN, 'text': 'wrong'},
             'MatcherConfig.from_mapping': {'values': {}},
             'MatcherConfig.preset': {'name': 'sad_fast'},
             'OpenCvStereoMatcher': {'matcher': StereoMatcher(CONFIG)},

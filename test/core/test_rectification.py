@@ -11,7 +11,8 @@ import pytest
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import IDENTITY, Maps, RawCamera, Rectification, RightWarp
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.errors import ConfigError, InputError, InputReason
+from stereo_bp_ros.errors import ConfigError, InputError
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from test.other_nodes import package
 from test.raw_cameras import (
@@ -188,32 +189,32 @@ NAN = float('nan')
 def test_what_no_image_can_be_rectified_with_is_refused_in_words(fields, words):
     with pytest.raises(InputError, match=f'bad calibration: left {words}') as error:
         rectification(**fields)
-    assert error.value.reason is InputReason.BAD_CALIBRATION
+    assert error.value.code is IssueCode.BAD_CALIBRATION
 
 
 def test_a_pair_that_has_no_geometry_is_refused():
     with pytest.raises(InputError) as error:
         Rectification.from_camera_info(camera_info('right'), camera_info('left'))
-    assert error.value.reason is InputReason.SWAPPED_CAMERAS
+    assert error.value.code is IssueCode.SWAPPED_CAMERAS
     with pytest.raises(InputError, match='right distortion model'):
         Rectification.from_camera_info(camera_info(), camera_info('right', model='unknown'))
     with pytest.raises(InputError, match='97 x 61 and 96 x 61') as error:
         Rectification.from_camera_info(camera_info(), camera_info('right', size=(96, 61)))
-    assert error.value.reason is InputReason.SIZE_MISMATCH
+    assert error.value.code is IssueCode.SIZE_MISMATCH
 
 
-@pytest.mark.parametrize(('size', 'reason'), [((32767, 60), InputReason.TOO_LARGE),
-                                              ((0, 60), InputReason.BAD_SIZE)])
+@pytest.mark.parametrize(('size', 'reason'), [((32767, 60), IssueCode.TOO_LARGE),
+                                              ((0, 60), IssueCode.BAD_SIZE)])
 def test_sizes_that_the_maps_do_not_hold_are_refused(size, reason):
     with pytest.raises(InputError) as error:
         rectification(size=size)
-    assert error.value.reason is reason
+    assert error.value.code is reason
     with pytest.raises(InputError, match='32766 pixels'):
         dataclasses.replace(rectification(), rectified_width=40000)
     for name, value in (('rectified_width', 96.0), ('width', 97.0), ('height', True)):
         with pytest.raises(InputError, match=f'{name} is {value}; .* whole number') as error:
             dataclasses.replace(rectification(), **{name: value})
-        assert error.value.reason is InputReason.BAD_SIZE
+        assert error.value.code is IssueCode.BAD_SIZE
 
 
 def test_a_keystone_moves_an_image_of_one_row_as_the_first_row_of_two():

@@ -16,7 +16,7 @@ from stereo_bp_ros import (
     Calibration,
     ConfigError,
     InputError,
-    InputReason,
+    IssueCode,
     MatcherConfig,
     StereoMatcher,
     StereoStream,
@@ -73,7 +73,7 @@ def test_exchanged_images_are_rejected_at_once_unless_others_of_the_sequence_wer
     with StereoStream(CONFIG) as stream:
         with pytest.raises(InputError) as caught:
             stream.add(frame.right, frame.left)
-        assert caught.value.reason is InputReason.EXCHANGED_IMAGES
+        assert caught.value.code is IssueCode.EXCHANGED_IMAGES
         assert stream.add(frame.left, frame.right, stamp=1.0).issues == []
         stream.add(frame.right, frame.left, stamp=2.0)
         with pytest.raises(InputError):
@@ -85,8 +85,8 @@ def test_rows_beyond_the_limit_are_an_issue_and_those_that_are_corrected_are_non
     with StereoStream(CONFIG, row_correction_limit=1.0) as stream:
         frame = MOVED.frame(0)
         result = stream.add(frame.left, frame.right)
-        issue, = result.issues
-        assert (issue.check.key, result.corrected_px) == ('vertical offset', 0)
+        issue, = (one for one in result.issues if one.code is not IssueCode.PILED_UP)
+        assert (issue.code, result.corrected_px) == (IssueCode.VERTICAL_OFFSET, 0)
         assert 'beyond the limit of 1 px' in issue.text
         stream.reconfigure(CONFIG)
         assert stream.add(frame.left, frame.right).issues == []

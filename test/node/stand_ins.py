@@ -13,7 +13,8 @@ from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.issues import IssueLevel
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.frames import FrameProcessor, Result
@@ -165,8 +166,8 @@ class Bench:
         self.ledger = Ledger()
         self.generation = Generation()
         self.latencies = LatencyWindow()
-        self.logged: list[tuple[Severity, str]] = []
-        self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
+        self.logged: list[tuple[IssueLevel, str]] = []
+        self.issues = IssueLog(lambda level, text: self.logged.append((level, text)))
         self.observer = PairObserver()
         self.matcher_host = MatcherHost(factory)
         self.matcher_host.build(config or MatcherConfig(disparity_range=8), 0, 0)
@@ -176,7 +177,7 @@ class Bench:
         self.right_info = make_info(side='right')
         self.processor = FrameProcessor(
             matcher_host=self.matcher_host, outputs=self.outputs, ledger=self.ledger,
-            generation=self.generation, latencies=self.latencies, conditions=self.conditions,
+            generation=self.generation, latencies=self.latencies, issues=self.issues,
             observer=self.observer, measures_inline=measures_inline,
             settings=NodeConfig(**options),
             now_ns=lambda: self.now, on_device_loss=self.lost.append)
@@ -205,6 +206,11 @@ class Bench:
             result['published'] = counts.published
         return result
 
-    def texts(self, *keys: str) -> str:
-        return '\n'.join(condition.text for condition in self.conditions.active()
-                         if not keys or condition.key.startswith(keys))
+    def texts(self, *sources: str) -> str:
+        return '\n'.join(map(str, self.issues.active(*sources)))
+
+    @property
+    def rejections(self) -> str:
+        """Why pairs were rejected since the last report."""
+        return '\n'.join(one.text for one in self.issues.active()
+                         if one.code.scope == 'pair' and one.level is IssueLevel.ERROR)

@@ -11,8 +11,9 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.yaw import MIN_ESTIMATES, DisparityOffset, FarPoints
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.images.raw_images import RawImage
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.rows import CALIBRATION_DRIFT, camera_report, measure
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
+from stereo_bp_ros.node.diagnostics.rows import camera_report, measure
 from stereo_bp_ros.sources.scenes.misalignment import Misalignment
 from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from stereo_bp_ros.stream import yaw_tracker
@@ -32,7 +33,7 @@ class Drive:
 
     def __init__(self, calibration: Calibration, config: MatcherConfig = CONFIG) -> None:
         self.logged: list[str] = []
-        self.conditions = Conditions(lambda level, text: self.logged.append(text))
+        self.issues = IssueLog(lambda level, text: self.logged.append(text))
         self.observer = PairObserver(0.0)
         self.calibration, self.config = calibration, config
 
@@ -40,8 +41,8 @@ class Drive:
         """The texts after another pair."""
         self.observer.offer(Pair(RawImage.from_array(left), RawImage.from_array(right),
                                  self.config, self.calibration, None, 1e-9 * stamp_ns))
-        measure(self.observer, self.conditions)
-        return ' '.join(c.text for c in self.conditions.active(CALIBRATION_DRIFT))
+        measure(self.observer, self.issues)
+        return ' '.join(c.text for c in self.issues.active(IssueCode.YAW))
 
     def report(self) -> dict[str, str]:
         return camera_report(self.observer)

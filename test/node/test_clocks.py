@@ -12,7 +12,7 @@ from rclpy.parameter import Parameter
 from rosgraph_msgs.msg import Clock
 
 from stereo_bp_ros.node.clocks import Clocks
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 
 pytestmark = pytest.mark.ros
 
@@ -22,8 +22,8 @@ def test_a_negative_clock_is_ignored_and_said(context: Any, is_set_later: bool) 
     in_sim_time = [Parameter('use_sim_time', value=True)]
     node = Node('clocked', context=context, parameter_overrides=[] if is_set_later
                 else in_sim_time)
-    conditions = Conditions(lambda level, text: None)
-    clocks = Clocks(node, conditions)
+    issues = IssueLog(lambda level, text: None)
+    clocks = Clocks(node, issues)
     went_back: list[int] = []
     clocks.on_going_back(went_back.append)
     if is_set_later:
@@ -37,6 +37,6 @@ def test_a_negative_clock_is_ignored_and_said(context: Any, is_set_later: bool) 
         known.append(clocks.now_ns() // 10**9)
     assert known == [7, 7, 8, 6, 0]
     assert went_back == [6 * 10**9, 0]
-    told, = conditions.active('clock')
+    told, = issues.active('clock')
     assert told.text == '/clock is negative, -5 s: that is ignored, and the time before it stays'
     node.destroy_node()

@@ -66,12 +66,12 @@ def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
         return True
 
     host.reconfigure = reconfigure
-    conditions = types.SimpleNamespace(clear=lambda key: None, warn=lambda key, text: None)
+    issues = types.SimpleNamespace(clear=lambda code: None, add=lambda code, text: None)
     with concurrent.futures.ThreadPoolExecutor(1, 'worker') as pool:
         reconfiguration = Reconfiguration(
             matcher_host=host, worker=types.SimpleNamespace(post=pool.submit),   # type: ignore
             mailbox=types.SimpleNamespace(reconfiguring=False),                 # type: ignore
-            conditions=conditions, log=lambda text: None)                       # type: ignore
+            issues=issues, log=lambda text: None)                       # type: ignore
         yield types.SimpleNamespace(reconfiguration=reconfiguration, host=host, pool=pool)
 
 

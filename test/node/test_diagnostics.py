@@ -13,15 +13,15 @@ import pytest
 
 pytest.importorskip('rclpy')
 
+from stereo_bp_ros.checks.frame_checks import FrameQuality
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.errors import InputReason, quoted
+from stereo_bp_ros.errors import quoted
 from stereo_bp_ros.images.stamps import SIDES
-from stereo_bp_ros.node.diagnostics.conditions import (
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import (
     LOG_INTERVAL,
-    Condition,
-    Conditions,
-    Severity,
+    IssueLog,
 )
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
@@ -31,13 +31,11 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     TopicReport,
     missing_images,
 )
-from stereo_bp_ros.node.diagnostics.quality import FrameQuality
 from stereo_bp_ros.node.diagnostics.report import (
     Report,
     diagnostics_message,
     published_instead,
 )
-from stereo_bp_ros.node.diagnostics.rows import VERTICAL_OFFSET
 
 pytestmark = pytest.mark.ros
 
@@ -48,7 +46,7 @@ def make_report(**fields: Any) -> Report:
     ledger = Ledger()
     values: dict[str, Any] = {
         'state': 'active', 'idle': False, 'images': [ALIVE], 'infos': [], 'missing': [],
-        'conditions': [], 'counts': ledger.counts(), 'before': ledger.counts(), 'stall': None,
+        'issues': [], 'counts': ledger.counts(), 'before': ledger.counts(), 'stall': None,
         'waiting': {'left': 0, 'right': 0}, 'held': 0, 'closest_miss': None,
         'quality': None, 'vertical': {}, 'distribution': None, 'recent': None,
         'matcher': None, 'device': {},
@@ -138,12 +136,12 @@ def test_a_camera_info_that_stopped_is_a_warning_and_one_that_never_came_an_erro
 
 
 def test_the_worst_comes_first_in_the_status_that_it_belongs_to() -> None:
-    report = make_report(conditions=[
-        Condition(VERTICAL_OFFSET, Severity.WARN, 'rows'),
-        Condition('memory', Severity.WARN, 'not locked'),
-        Condition('input zero baseline', Severity.ERROR, 'bad input: zero baseline')])
+    report = make_report(issues=[
+        IssueCode.VERTICAL_OFFSET.issue('rows'),
+        IssueCode.MEMORY.issue('not locked'),
+        IssueCode.ZERO_BASELINE.issue('bad input: zero baseline')])
     found = status(report, 'input')
-    assert (found.level, found.message) == (2, 'bad input: zero baseline; rows')
+    assert (found.level, found.message) == (2, 'bad input: zero baseline; rows [vertical offset]')
     found = status(report, 'device')
     assert (found.level, found.message) == (1, 'not locked')
 
@@ -185,7 +183,7 @@ def test_images_without_any_result_are_an_error_with_the_meaning_of_their_reason
     ledger = Ledger()
     report = make_report(before=ledger.counts())
     ledger.count('pairs')
-    ledger.drop_pair(PairDrop.BAD_INPUT, InputReason.SHORT_DATA)
+    ledger.drop_pair(PairDrop.BAD_INPUT, IssueCode.SHORT_DATA)
     ledger.drop_image('left', ImageDrop.DUPLICATE)
     report = dataclasses.replace(report, counts=ledger.counts())
     assert stalled(report).message == ('nothing published for 2 s: dropped: 1 duplicate stamp left'
@@ -297,32 +295,32 @@ def test_a_latency_over_the_budget_is_a_warning_while_frames_come() -> None:
 
 
 class Log:
-    """Conditions with a clock of their own, and what they log."""
+    """Issues with a clock of their own, and what they log."""
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.lines: list[str] = []
-        self.conditions = Conditions(lambda level, text: self.lines.append(text),
+        self.issues = IssueLog(lambda level, text: self.lines.append(text),
                                      lambda: self.now)
 
 
 def test_each_key_is_logged_at_most_once_an_interval_with_its_newest_texts() -> None:
     log = Log()
     for k in range(100):
-        log.conditions.warn('age', f'a pair is {k}.5 s old')
-    log.conditions.error('input short data', 'bad input: short data: 5 bytes', detail='more')
-    log.conditions.error('input bad step', 'bad input: bad step: step is 7')
+        log.issues.add(IssueCode.AGE, f'a pair is {k}.5 s old')
+    log.issues.add(IssueCode.SHORT_DATA, 'bad input: short data: 5 bytes', detail='more')
+    log.issues.add(IssueCode.BAD_STEP, 'bad input: bad step: step is 7')
     assert log.lines == ['a pair is 0.5 s old', 'bad input: short data: 5 bytes\nmore',
                          'bad input: bad step: step is 7']
     log.now += LOG_INTERVAL - 0.1
-    log.conditions.report()
+    log.issues.report()
     assert len(log.lines) == 3
     log.now += 0.2
-    log.conditions.report()
+    log.issues.report()
     assert log.lines[3:] == ['a pair is 99.5 s old']
     log.now += 3 * LOG_INTERVAL
-    log.conditions.report()
-    log.conditions.warn('age', 'a pair is 3 s old')
+    log.issues.report()
+    log.issues.add(IssueCode.AGE, 'a pair is 3 s old')
     assert log.lines[4:] == ['a pair is 3 s old']
 
 
@@ -331,12 +329,12 @@ def test_texts_that_a_camera_varies_do_not_flood_the_log() -> None:
     random = np.random.default_rng(0)
     for _ in range(2000):                   # 100 s at 20 Hz
         text = bytes(random.integers(0, 256, 300, np.uint8)).decode('latin-1')
-        log.conditions.error('input unknown encoding',
+        log.issues.add(IssueCode.UNKNOWN_ENCODING,
                              f'bad input: unknown encoding: {quoted(text)}; no')
-        log.conditions.hold('vertical offset', Severity.WARN, f'rows differ by {len(text)} px',
+        log.issues.hold(IssueCode.MEMORY, f'rows differ by {len(text)} px',
                             f'rows are tilted by {text}')
         log.now += 0.05
-        log.conditions.report()
+        log.issues.report()
     rows = [line for line in log.lines if line.startswith('rows')]
     assert 2 * 9 <= len(rows) <= 2 * 11
     assert 9 <= len(log.lines) - len(rows) <= 11
@@ -344,34 +342,34 @@ def test_texts_that_a_camera_varies_do_not_flood_the_log() -> None:
 
 def test_a_state_that_changes_within_an_interval_is_logged_after_it_unless_it_has_ended() -> None:
     log = Log()
-    log.conditions.hold('device', Severity.ERROR, 'activating failed')
-    log.conditions.hold('device', Severity.ERROR, 'device lost')
-    log.conditions.hold('name', Severity.WARN, 'two nodes')
-    log.conditions.hold('name', Severity.WARN, 'three nodes')
-    log.conditions.hold('name', Severity.WARN)
+    log.issues.hold(IssueCode.DEVICE, 'activating failed')
+    log.issues.hold(IssueCode.DEVICE, 'device lost')
+    log.issues.hold(IssueCode.NAME, 'two nodes')
+    log.issues.hold(IssueCode.NAME, 'three nodes')
+    log.issues.hold(IssueCode.NAME)
     assert log.lines == ['activating failed', 'two nodes']
     log.now += LOG_INTERVAL
-    log.conditions.report()
+    log.issues.report()
     assert log.lines[2:] == ['device lost']
     log.now += LOG_INTERVAL
-    log.conditions.hold('device', Severity.ERROR, 'device lost')
-    log.conditions.report()
+    log.issues.hold(IssueCode.DEVICE, 'device lost')
+    log.issues.report()
     assert len(log.lines) == 3
 
 
 def test_an_event_is_told_in_one_report_and_a_state_until_it_ends() -> None:
     log = Log()
-    conditions = log.conditions
-    conditions.error('input', 'bad input: bad step: step is 7')
-    conditions.hold('device', Severity.ERROR, 'device lost')
-    conditions.replace('quality', ['black'])
-    conditions.replace('quality', [])
-    conditions.hold('device', Severity.ERROR, 'device lost')
-    assert [c.text for c in conditions.report()] == ['device lost',
+    issues = log.issues
+    issues.add(IssueCode.BAD_STEP, 'bad input: bad step: step is 7')
+    issues.hold(IssueCode.DEVICE, 'device lost')
+    issues.replace('quality', [IssueCode.FRAME_ID.issue('black')])
+    issues.replace('quality', [])
+    issues.hold(IssueCode.DEVICE, 'device lost')
+    assert [c.text for c in issues.report()] == ['device lost',
                                                      'bad input: bad step: step is 7']
-    assert [c.text for c in conditions.report()] == ['device lost']
-    conditions.hold('device', Severity.ERROR)
-    assert conditions.report() == []
+    assert [c.text for c in issues.report()] == ['device lost']
+    issues.hold(IssueCode.DEVICE)
+    assert issues.report() == []
     assert log.lines == ['bad input: bad step: step is 7', 'device lost', 'black']
 
 

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.cameras.rectification import Rectification
+from stereo_bp_ros.checks.frame_checks import LOOKS
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.errors import InputReason
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images.raw_images import RawImage
-from stereo_bp_ros.node import frames
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
-from stereo_bp_ros.node.diagnostics.quality import LOOKS
 from stereo_bp_ros.node.diagnostics.rows import measure
 from stereo_bp_ros.stream.observer import EXCHANGED_PAIRS, Pair, PairObserver
 from test.node.stand_ins import NOW, SECOND, Bench, make_image, make_stamped
@@ -54,10 +53,11 @@ def look_at(bench: Bench, first: int, **images: np.ndarray) -> str:
     """The texts after as many looks as it takes, and after one more."""
     texts = []
     for k in range(LOOKS + 1):
-        bench.process(NOW + first + k, **{
-            side: make_image(NOW + first + k, pixels)
-            for side, pixels in images.items()})
-        texts.append(bench.texts('quality'))
+        bench.now = NOW + (first + k) * SECOND
+        bench.process(bench.now, **{
+            side: make_image(bench.now, pixels) for side, pixels in images.items()})
+        texts.append('\n'.join(one.text for one in bench.issues.active('quality')
+                               if one.code is not IssueCode.FROZEN))
     assert texts[-1] == texts[-2]
     return texts[-1]
 
@@ -74,10 +74,10 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
     bench = Bench()
     offered: list[Pair] = []
     bench.observer.offer = offered.append                           # type: ignore[method-assign]
-    assert bench.processor.quality is None
+    assert bench.observer.quality is None
     for k in range(3):                  # all within one look at the images
         bench.process(NOW + k)
-    quality = bench.processor.quality
+    quality = bench.observer.quality
     assert quality is not None
     assert quality.valid == 1.0
     assert quality.nearest == pytest.approx(100 * 0.1 / 7)
@@ -90,8 +90,7 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
 
 
 def test_few_valid_pixels_and_many_at_the_last_label_are_warnings_unless_an_image_is_black(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
+        ) -> None:
 
     def nearer(disparity: np.ndarray, frame: DisparityFrame) -> None:
         disparity[:, 20:] = frame.max_disparity
@@ -103,11 +102,13 @@ def test_few_valid_pixels_and_many_at_the_last_label_are_warnings_unless_an_imag
     change_frames(bench, mostly_invalid)
     assert 'fewer than 50 % of the pixels have a disparity' in look_at(bench, 0)
     bench = Bench()
-    change_frames(bench, nearer)
     bench.process()
+    change_frames(bench, nearer)
+    bench.now += SECOND
+    bench.process(bench.now)
     assert bench.texts('quality') == ''
-    assert 'something may be nearer than can be measured' in look_at(bench, 1)
-    said = look_at(bench, 100, right=np.zeros((24, 32), np.uint8))
+    assert 'something may be nearer than can be measured' in look_at(bench, 2)
+    said = look_at(bench, 9, right=np.zeros((24, 32), np.uint8))
     assert 'the right image is black' in said
     assert 'something may be nearer' not in said
 
@@ -118,16 +119,16 @@ def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause() -> No
     bench.right_info.p[6] += 3
     for k in range(5):                  # all within one look at the images
         bench.process(NOW + k)
-        texts = ' '.join(condition.text for condition in bench.conditions.report())
+        texts = ' '.join(one.text for one in bench.issues.report())
         assert 'rows do not match' in texts
         assert "'elsewhere'" in texts
-    bench.conditions.report()
-    assert bench.conditions.report() == []
+    bench.issues.report()
+    assert bench.issues.report() == []
 
 
 def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told() -> None:
     long = 'x\n\x1b[31m\u202e\0' * 60000
-    for field, told in (('frame_id', 'quality'), ('encoding', 'input'), ('format', 'input')):
+    for field in ('frame_id', 'encoding', 'format'):
         bench = Bench()
         random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
         left = make_image(NOW, random)
@@ -139,7 +140,7 @@ def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told() -
         else:
             left = make_stamped(NOW, data=b'no image', format=long)
         bench.process(left=left)
-        for text in (bench.texts(told), *(text for _, text in bench.logged)):
+        for text in (bench.texts(), *(text for _, text in bench.logged)):
             assert len(text) < 700, field
             assert text.isprintable()
             assert text.count('x\\n') <= 2 * 80 / len('x\\n')
@@ -160,7 +161,6 @@ def process(bench: Bench, stamp_ns: int, left: np.ndarray, right: np.ndarray) ->
     height, width = left.shape
     for info in (bench.left_info, bench.right_info):
         info.width, info.height = width, height
-    bench.processor._quality_at = 0.0
     bench.now = stamp_ns
     bench.process(stamp_ns, left=make_image(stamp_ns, left),
                   right=make_image(stamp_ns, right))
@@ -173,7 +173,7 @@ def outcomes(bench: Bench, pairs: list[tuple[np.ndarray, np.ndarray]],
     for pair in pairs:
         process(bench, bench.now + SECOND, *pair)
         bench.observer.max_vertical_offset = limit
-        measure(bench.observer, bench.conditions)
+        measure(bench.observer, bench.issues)
         published.append(bench.ledger.counts().published)
     return published
 
@@ -188,7 +188,7 @@ def test_exchanged_images_are_rejected_until_they_are_right_again(bench: Bench) 
     published = outcomes(bench, [(right, left)] * 4 + [(left, right)] * 2)
     # The first right pair ends the rejection, once it has been measured.
     assert published == [1, 1, 1, 1, 1, 2]
-    assert bench.outcome()[InputReason.EXCHANGED_IMAGES] == 4
+    assert bench.outcome()[IssueCode.EXCHANGED_IMAGES] == 4
     assert bench.outcome()[PairDrop.BAD_INPUT] == 4
     assert any('probably exchanged' in text for _, text in bench.logged)
     # They are published where that check is ignored; without a limit it is still made.
@@ -228,13 +228,13 @@ def test_a_camera_of_12_bits_is_told_the_scale_that_it_needs(bench: Bench) -> No
 
 
 def test_images_that_are_rectified_twice_are_told_so() -> None:
-    conditions = Conditions(lambda level, text: None)
+    issues = IssueLog(lambda level, text: None)
     observer = PairObserver(LIMIT)
     found = Rectification.from_camera_info(*infos())
     left, right = (RawImage.from_array(image) for image in scene(320, 240, 12.0))
     observer.offer(Pair(left, right, MatcherConfig(disparity_range=64, rectify=True), None, found))
-    measure(observer, conditions)
-    texts = [condition.text for condition in conditions.active('vertical offset')]
+    measure(observer, issues)
+    texts = [one.text for one in issues.active(IssueCode.RECTIFIED)]
     assert any('set rectify to false' in text for text in texts)
 
 

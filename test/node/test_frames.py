@@ -10,9 +10,9 @@ import pytest
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification
-from stereo_bp_ros.checks import findings
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory, StereoError
+from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError
+from stereo_bp_ros.issues import IssueCode, IssueLevel
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import STAGES
 from test.node.stand_ins import (
@@ -78,7 +78,7 @@ def test_the_stale_warning_names_the_remedy_for_bags_and_ends_with_a_fresh_pair(
     bench = Bench()
     bench.process(NOW - 5 * SECOND)
     assert 'use_sim_time' in bench.texts('age')
-    bench.conditions.report()
+    bench.issues.report()
     bench.process(NOW)
     assert bench.texts('age') == ''
 
@@ -132,33 +132,34 @@ SPOILED: dict[str, Callable[[Bench, Any], object]] = {
     'vertical pair': lambda bench, image: bench.right_info.p.__setitem__(
         slice(3, 8), [0, 0, 100.0, 12, -10.0]),
     'exchanged images': lambda bench, image: vars(bench.observer).update(rejections=lambda: [
-        findings.Finding(findings.CHECKS['exchanged images'], 'so; so')]),
+        IssueCode.EXCHANGED_IMAGES.issue('so')]),
     'bad compression': lambda bench, image: vars(image).update(data=b'no image', format='jpeg'),
 }
 
 
 @pytest.mark.parametrize('name', [
-    r.value for r in InputReason if r not in (InputReason.ZERO_STAMP, InputReason.BAD_ARRAY)])
+    code.value for code in IssueCode if code.scope == 'pair' and code.level is IssueLevel.ERROR
+    and code not in (IssueCode.ZERO_STAMP, IssueCode.BAD_ARRAY)])
 def test_bad_input_is_counted_by_its_reason_and_the_next_good_pair_is_published(name: str) -> None:
     bench = Bench()
     image = make_image(NOW, np.zeros((24, 32), np.uint8))
     SPOILED[name](bench, image)
     bench.process(left=image)
-    assert bench.outcome() == {PairDrop.BAD_INPUT: 1, InputReason(name): 1}
-    assert name in bench.texts('input')
+    assert bench.outcome() == {PairDrop.BAD_INPUT: 1, IssueCode(name): 1}
+    assert name in bench.rejections
     assert bench.matcher.computed == 0
-    bench.conditions.report()
+    bench.issues.report()
     bench.left_info, bench.right_info = make_info(side='left'), make_info(side='right')
     bench.observer.rejections = list
     bench.process()
     assert bench.outcome()['published'] == 1
-    assert bench.texts('input') == ''
+    assert bench.rejections == ''
 
 
 def test_a_drop_is_counted_before_it_is_told() -> None:
     bench = Bench(max_input_age=0.5)
     counted: list[int] = []
-    bench.conditions._log = lambda level, text: counted.append(sum(bench.outcome().values()))
+    bench.issues._log = lambda level, text: counted.append(sum(bench.outcome().values()))
     bench.process(NOW - SECOND)
     thermal = make_image(NOW, np.zeros((24, 32), np.uint8))
     thermal.encoding = 'thermal'
@@ -314,6 +315,6 @@ def test_raw_images_are_matched_with_the_rectification_of_their_camera_info() ->
     bench.left_info.k = [0.0] * 9
     for stamp in (NOW + 4, NOW + 5):
         bench.process(stamp)
-    assert bench.outcome() == {PairDrop.BAD_INPUT: 2, InputReason.BAD_CALIBRATION: 2,
+    assert bench.outcome() == {PairDrop.BAD_INPUT: 2, IssueCode.BAD_CALIBRATION: 2,
                                'published': 4}
-    assert 'left K[0] is 0' in bench.texts('input')
+    assert 'left K[0] is 0' in bench.rejections

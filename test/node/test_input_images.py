@@ -15,8 +15,9 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.images import encoded_images
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node import input_images
 from test.node.stand_ins import make_image
 
@@ -42,11 +43,11 @@ def undecoded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refuse(data: bytes, match: str | None = None, width: int = 100, height: int = 100
-           ) -> InputReason:
+           ) -> IssueCode:
     """The reason why an image is refused, in words."""
     with pytest.raises(InputError, match=match) as caught:
         input_images.from_compressed(_message(data), width, height)
-    return caught.value.reason
+    return caught.value.code
 
 
 @pytest.mark.parametrize(('pixels', 'description', 'encoding'), [
@@ -83,13 +84,13 @@ def test_other_formats_and_sizes_are_refused_by_name_before_a_decoder_sees_them(
         undecoded: None) -> None:
     for name, start in FOREIGN.items():
         assert refuse(start + bytes(500), f'this is {name}; PNG and JPEG are'
-                      ) is InputReason.BAD_COMPRESSION
-    assert refuse(b'', 'this is no data') is InputReason.BAD_COMPRESSION
+                      ) is IssueCode.BAD_COMPRESSION
+    assert refuse(b'', 'this is no data') is IssueCode.BAD_COMPRESSION
     depth = _compressed(GREY.astype(np.uint16), 'png', '16UC1; compressedDepth png')
     with pytest.raises(InputError, match='this is compressedDepth; PNG and JPEG'):
         input_images.from_compressed(depth, 100, 100)
     for kind in ('png', 'jpg'):
-        assert refuse(_compressed(COLOUR, kind).data, width=31) is InputReason.TOO_LARGE
+        assert refuse(_compressed(COLOUR, kind).data, width=31) is IssueCode.TOO_LARGE
 
 
 # Damaged and hostile files
@@ -137,7 +138,7 @@ def test_a_file_that_does_not_begin_with_its_size_is_not_decoded(undecoded: None
             JPEG[:FRAME] + b'\xff\xd0' + JPEG[FRAME:], JPEG[:FRAME] + b'\xff\x00' + JPEG[FRAME:],
             JPEG[:FRAME] + b'\0' + JPEG[FRAME:], JPEG[:FRAME + 5] + bytes(2) + JPEG[FRAME + 7:],
             JPEG[:FRAME] + JPEG[JPEG.index(b'\xff\xda'):], b'\xff\xd8\xff\xf7' + bytes(40)):
-        assert refuse(data, 'does not begin with its size') is InputReason.BAD_COMPRESSION
+        assert refuse(data, 'does not begin with its size') is IssueCode.BAD_COMPRESSION
 
 
 def test_two_sizes_or_a_part_of_an_image_are_bad_compression(monkeypatch: pytest.MonkeyPatch
@@ -147,7 +148,7 @@ def test_two_sizes_or_a_part_of_an_image_are_bad_compression(monkeypatch: pytest
                  JPEG[:FRAME] + JPEG[FRAME:FRAME + 5] + size + JPEG[FRAME + 9:FRAME + 13]
                  + JPEG[FRAME:], JPEG[:-2], JPEG[:len(JPEG) // 2], JPEG[:3], png[:400], png[:-12],
                  encoded_images.PNG, encoded_images.PNG + bytes(40)):
-        assert refuse(data) is InputReason.BAD_COMPRESSION
+        assert refuse(data) is IssueCode.BAD_COMPRESSION
     # Whatever the decoder makes of an image is compared with its header.
     monkeypatch.setattr(cv2, 'imdecode', lambda *_: np.zeros((240, 320), np.uint8))
     refuse(png, 'not of the size that its header says', 1000, 1000)
@@ -253,14 +254,14 @@ def test_a_foreign_encoding_goes_through_cv_bridge_within_the_limits(
     foreign.width = 31
     with pytest.raises(InputError, match='no such conversion') as caught:
         input_images.from_image(foreign, 100, 100)
-    assert caught.value.reason is InputReason.UNKNOWN_ENCODING
+    assert caught.value.code is IssueCode.UNKNOWN_ENCODING
     monkeypatch.setattr(input_images, 'cv_bridge', lambda: None)
     with pytest.raises(InputError, match=r'32FC1.*supported without cv_bridge.*yuv422_yuy2'):
         input_images.from_image(foreign, 100, 100)
     monkeypatch.setattr(input_images, 'cv_bridge', lambda: pytest.fail('asked'))
     with pytest.raises(InputError) as caught:
         input_images.from_image(foreign, 30, 100)
-    assert caught.value.reason is InputReason.TOO_LARGE
+    assert caught.value.code is IssueCode.TOO_LARGE
 
 
 @pytest.mark.parametrize('error', [ImportError, AttributeError])

@@ -41,7 +41,7 @@ def keeper() -> Reconfiguration:
     made = Reconfiguration(
         matcher_host=host, worker=types.SimpleNamespace(post=lambda command: command()),
         mailbox=types.SimpleNamespace(reconfiguring=False), log=lambda text: None,
-        conditions=types.SimpleNamespace(
+        issues=types.SimpleNamespace(
             clear=lambda key: said.clear(), warn=lambda key, text: said.append(text),
             error=lambda key, text: said.append(text)))
     made.said = said                    # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def test_frames_follow_the_calibration_and_are_judged_by_its_range() -> None:
 
 def test_the_status_says_how_far_is_searched_and_why() -> None:
     def said(matcher: FakeMatcher) -> str:
-        report = types.SimpleNamespace(matcher=matcher, state='active', device={}, conditions=[],
+        report = types.SimpleNamespace(matcher=matcher, state='active', device={}, issues=[],
                                        settings=NodeConfig())
         return str(device_status(report)[2]['disparities'])     # type: ignore[arg-type]
     matcher = FakeMatcher(CONFIG)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.errors import InputReason
 from stereo_bp_ros.images.stamps import SIDES, Image, PairFinder, sync_setting, why_no_pair
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
 from test.cases import every, examples
@@ -127,7 +127,7 @@ def test_repeated_stamps_are_dropped_before_and_after_pairing_and_zero_ones(benc
     assert len(bench.pairs) == 1
     assert bench.drops('left') == {ImageDrop.DUPLICATE: 2, ImageDrop.BAD_INPUT: 1}
     assert bench.drops('right') == {ImageDrop.DUPLICATE: 1, ImageDrop.BAD_INPUT: 1}
-    assert bench.ledger.counts().bad_inputs == {InputReason.ZERO_STAMP: 2}
+    assert bench.ledger.counts().bad_inputs == {IssueCode.ZERO_STAMP: 2}
 
 
 def test_the_latest_pair_waits_for_the_first_camera_infos() -> None:

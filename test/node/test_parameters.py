@@ -208,7 +208,7 @@ def test_what_cannot_be_built_is_set_back_but_for_what_was_set_in_the_meantime(
     bench.settle()
     assert (bench.get('disparity_range'), bench.get('speckle_size')) == (64, 0)
     assert bench.matcher.config == MatcherConfig()
-    text, = (c.text for c in bench.node._conditions.active('configuration'))
+    text, = (c.text for c in bench.node._issues.active('configuration'))
     assert 'no room' in text
     bench.matcher.reconfigure = refuse
     assert bench.set(disparity_range=128, levels=4).successful
@@ -217,7 +217,7 @@ def test_what_cannot_be_built_is_set_back_but_for_what_was_set_in_the_meantime(
     assert (bench.get('disparity_range'), bench.get('levels'), bench.get('speckle_size')
             ) == (20, 5, 11)
     assert (bench.matcher.config.disparity_range, bench.matcher.config.levels) == (20, 5)
-    assert bench.node._conditions.active('configuration') == []
+    assert bench.node._issues.active('configuration') == []
 
 
 def test_parameters_that_are_ignored_or_misspelt_are_warned_of(

@@ -71,11 +71,11 @@ def bench():
     host, compiler = Host(), Compiler()
     worker = types.SimpleNamespace(post=lambda command: (command(), done.set()))
     said: list[str] = []
-    conditions = types.SimpleNamespace(
+    issues = types.SimpleNamespace(
         clear=lambda key: said.clear(), warn=lambda key, text: said.append(text),
         error=lambda key, text: said.append(text))
     reconfiguration = Reconfiguration(
-        matcher_host=host, worker=worker, conditions=conditions,
+        matcher_host=host, worker=worker, issues=issues,
         mailbox=types.SimpleNamespace(reconfiguring=False), log=lambda text: None,
         warm_up=compiler)
     yield types.SimpleNamespace(reconfiguration=reconfiguration, host=host, compiler=compiler,
@@ -119,7 +119,7 @@ def test_the_old_engine_serves_until_the_new_one_is_compiled(bench):
 
 def test_a_change_without_new_kernels_waits_for_no_compiler_and_a_live_one_asks_no_back_end(
         bench, monkeypatch):
-    """Finding out which one there is reads files: a millisecond of the executor's time."""
+    """Issue out which one there is reads files: a millisecond of the executor's time."""
     wanted = parameters(disparity_range=48)
     bench.reconfiguration.reconcile(wanted)
     assert bench.host.config == wanted.matcher

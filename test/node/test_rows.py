@@ -15,8 +15,9 @@ from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.cameras.row_correction import RowCorrection, corrected_info
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.images.raw_images import RawImage
-from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.rows import VERTICAL_OFFSET, camera_report, measure
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
+from stereo_bp_ros.node.diagnostics.rows import OVER_TIME, camera_report, measure
 from stereo_bp_ros.stream import observer
 from stereo_bp_ros.stream.observer import SETTLED_PAIRS, Pair, PairObserver
 from test.node.stand_ins import NOW, Bench, make_image, make_info
@@ -35,7 +36,7 @@ class Rows:
     """A monitor whose points are given, a pair a second."""
 
     def __init__(self, config: MatcherConfig = CONFIG) -> None:
-        self.conditions = Conditions(lambda level, text: None)
+        self.issues = IssueLog(lambda level, text: None)
         self.monitor = PairObserver(LIMIT)
         self.config = config
         self.random = np.random.default_rng(0)
@@ -72,7 +73,7 @@ class Rows:
                                         self.time_s - 0.9))
 
     def measure(self) -> None:
-        measure(self.monitor, self.conditions)
+        measure(self.monitor, self.issues)
 
     def correction(self, config: MatcherConfig | None = None,
                    calibration: Calibration = CALIBRATION) -> RowCorrection | None:
@@ -87,7 +88,7 @@ class Rows:
 
     @property
     def texts(self) -> list[str]:
-        return [condition.text for condition in self.conditions.active(VERTICAL_OFFSET)]
+        return [one.text for one in self.issues.active(*OVER_TIME) if one.code != IssueCode.YAW]
 
 
 @pytest.fixture
@@ -262,7 +263,7 @@ def test_the_matcher_is_given_the_correction_of_the_moment_of_each_pair(of: Any)
     for number in range(12):
         homographies.append(process(number))
         if number < 3:
-            measure(bench.observer, bench.conditions)
+            measure(bench.observer, bench.issues)
     assert homographies[0] is None
     rows = [h[5] for h in homographies if h is not None]
     assert rows == sorted(rows)
@@ -284,7 +285,7 @@ def test_nothing_is_published_of_rows_where_they_are_off(of: Any) -> None:
         bench.processor._quality_at = 0.0
         bench.now = NOW + number * SECOND
         bench.process(bench.now)
-        measure(bench.observer, bench.conditions)
+        measure(bench.observer, bench.issues)
     assert bench.matcher.homography is None
     assert bench.outputs.corrected_infos == []
 

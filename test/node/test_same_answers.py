@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import json
 import pathlib
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,39 +54,52 @@ def drive() -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
+@functools.cache
+def foggy_drive() -> tuple[Pair, ...]:
+    """Nothing can be seen from the fourth pair on, for five pairs."""
+    random, pairs = np.random.default_rng(0), []
+    for number in range(12):
+        frame = street(0.0).frame(number)
+        left, right = (random.integers(126, 130, (2, H, W), np.uint8) if 3 <= number < 8 else
+                       (frame.left, frame.right))
+        pairs.append(Pair(f'{number}', left, right, None, None, FIRST,
+                          NOW + number * HALF_SECOND))
+    return tuple(pairs)
+
+
 Answer = tuple[np.ndarray | None, list[str], float]
 """Disparity, or None of a pair that is rejected; issues; and rows that are undone."""
 
 
-def of_python(config: MatcherConfig) -> list[Answer]:
+def of_python(config: MatcherConfig, pairs: Sequence[Pair]) -> list[Answer]:
     found: list[Answer] = []
     with StereoStream(config) as stream:
-        for pair in drive():
+        for pair in pairs:
             try:
                 result = stream.add(pair.left, pair.right, stamp=1e-9 * (pair.stamp_ns or 0),
                                     calibration=pair.calibration)
                 found.append((result.frame.disparity, sorted(map(str, result.issues)),
                               result.corrected_px))
             except InputError as error:
-                found.append((None, [error.reason.value], 0.0))
+                found.append((None, [str(error.code)], 0.0))
     return found
 
 
-def of_evaluation(config: MatcherConfig) -> list[Answer]:
+def of_evaluation(config: MatcherConfig, pairs: Sequence[Pair]) -> list[Answer]:
     found: list[Answer] = []
     with Evaluation({'own': config}, method=Method(1, own_range=True)) as evaluation:
-        for pair in drive():
+        for pair in pairs:
             try:
                 matched = evaluation.judge(pair)
-                found.append((matched.maps['own'][0], sorted(map(str, matched.result.findings)),
+                found.append((matched.maps['own'][0], sorted(map(str, matched.result.issues)),
                               matched.result.matchers['own'].row_correction_px or 0.0))
             except InputError as error:
-                found.append((None, [error.reason.value], 0.0))
+                found.append((None, [str(error.code)], 0.0))
     return found
 
 
-def of_node(config: MatcherConfig) -> list[Answer]:
-    bench = Bench(config, factory=StereoMatcher, measures_inline=True, min_valid_fraction=0.0)
+def of_node(config: MatcherConfig, pairs: Sequence[Pair]) -> list[Answer]:
+    bench = Bench(config, factory=StereoMatcher, measures_inline=True)
     found: list[Answer] = []
     corrections: list[Any] = []
     compute = bench.matcher_host.compute
@@ -93,7 +108,7 @@ def of_node(config: MatcherConfig) -> list[Answer]:
         corrections.append(arguments[-1])
         return compute(*arguments)
     bench.matcher_host.compute = watched                    # type: ignore[method-assign]
-    for pair in drive():
+    for pair in pairs:
         calibration, stamp = pair.calibration, pair.stamp_ns
         assert calibration is not None
         assert stamp is not None
@@ -102,17 +117,15 @@ def of_node(config: MatcherConfig) -> list[Answer]:
             baseline=calibration.baseline_m, cx=calibration.cx_left) for side in (
                 'left', 'right'))
         bench.now, published = stamp, len(bench.outputs.published)
-        bench.conditions.report()
+        bench.issues.report()
         bench.process(stamp, left=make_image(stamp, np.asarray(pair.left)),
                       right=make_image(stamp, np.asarray(pair.right)))
         if len(bench.outputs.published) == published:
-            found.append((None, [str(bench.texts('input').split(': ')[1])], 0.0))
+            found.append((None, [bench.rejections.split(': ')[1]], 0.0))
             continue
         disparity = bench.outputs.published[-1][1].frame.disparity
         correction = corrections[-1]
-        issues = [one.text for one in bench.conditions.active()
-                  if 'have the largest disparity' not in one.text]
-        found.append((disparity, sorted(issues),
+        found.append((disparity, sorted(map(str, bench.issues.active())),
                       0.0 if correction is None else correction.largest(W, H)))
     bench.matcher_host.release()
     return found
@@ -122,19 +135,36 @@ def of_node(config: MatcherConfig) -> list[Answer]:
 def test_node_evaluation_and_python_give_the_same_of_a_drive(preset: str) -> None:
     config = MatcherConfig.preset(preset, backend='cpu', disparity_range=32, speckle_size=0,
                                   row_correction='correct')
-    python, evaluation, node = of_python(config), of_evaluation(config), of_node(config)
-    for number, (one, *others) in enumerate(zip(python, evaluation, node, strict=True)):
-        for other in others:
-            assert other[1:] == one[1:], number
-            assert (other[0] is None) == (one[0] is None), number
-            if one[0] is not None:
-                np.testing.assert_array_equal(other[0], one[0], err_msg=str(number))
+    python = the_same_of_all(config, drive())
     undone = [answer[2] for answer in python]
     assert undone[:3] == [0.0] * 3
     assert undone[7] == pytest.approx(1.5, abs=0.2)                     # the bump
     assert any('image repeats' in text for text in python[6][1])
     assert python[9][1] == ['exchanged images']
     assert undone[10] == pytest.approx(1.5, abs=0.2)                    # begins anew
+
+
+def the_same_of_all(config: MatcherConfig, pairs: Sequence[Pair]) -> list[Answer]:
+    """What Python, evaluation and node make of pairs."""
+    python, evaluation, node = (of(config, pairs) for of in (of_python, of_evaluation, of_node))
+    for number, (one, *others) in enumerate(zip(python, evaluation, node, strict=True)):
+        for other in others:
+            assert other[1:] == one[1:], number
+            assert (other[0] is None) == (one[0] is None), number
+            if one[0] is not None:
+                np.testing.assert_array_equal(other[0], one[0], err_msg=str(number))
+    return python
+
+
+def test_node_evaluation_and_python_tell_the_same_of_pixels_over_several_looks() -> None:
+    config = MatcherConfig.preset('sad_fast', backend='cpu', disparity_range=16, speckle_size=0)
+    python = the_same_of_all(config, foggy_drive())
+    told = [[re.findall(r'\[(.*)]$', text)[0] for text in issues] for _, issues, _ in python]
+    near, few = ['largest disparity'], ['few valid pixels']
+    # The first frame by itself, then what three in a row show: the fog's first two say nothing.
+    assert told[:3] == [near] * 3
+    assert told[5:8] == [few] * 3
+    assert told[8:] == [few] * 2 + [[]] * 2
 
 
 @pytest.mark.parametrize('lower_px', [0.0, 1.5])
@@ -156,11 +186,11 @@ def test_match_is_a_streams_first_pair_and_an_evaluation_of_one_without_a_stamp(
             matched = evaluation.judge(Pair('', frame.left, frame.right))
         by_match = np.load(tmp_path / 'match.npy')
         for frame_of, issues in ((first.frame.disparity, first.issues),
-                                 (matched.maps['own'][0], matched.result.findings)):
+                                 (matched.maps['own'][0], matched.result.issues)):
             assert frame_of is not None
             valid = ~np.isnan(by_match)
             np.testing.assert_array_equal(frame_of[valid], by_match[valid], err_msg=preset)
-            assert [one.to_dict() for one in issues] == report['warnings'], preset
+            assert [one.to_dict() for one in issues] == report['issues'], preset
         undone = matched.result.matchers['own'].row_correction_px or 0.0
         assert first.corrected_px == undone, preset
         assert bool(undone) == bool((report['rows'] or {}).get('undone')), preset

@@ -46,7 +46,7 @@ WRONGS = {
         'the right camera drifts and is bumped', ': mixed, its disparity'),
     'drops are not counted': (
         'from stereo_bp_ros.node.diagnostics.ledger import Ledger as L; '
-        'L.drop_pair = lambda self, reason, input_reason=None: None',
+        'L.drop_pair = lambda self, reason, code=None: None',
         'the encoding is unknown', 'pairs, but'),
     'images vanish and are not counted': (
         'from stereo_bp_ros.node.subscriptions import InputSubscriptions as S; '

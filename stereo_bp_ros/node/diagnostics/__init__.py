@@ -1,1 +1,1 @@
-"""What the node says of itself: counters, latencies, conditions, and the report of all."""
+"""What the node says of itself: counters, latencies, issues, and the report of all."""

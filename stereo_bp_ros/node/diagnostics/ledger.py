@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from stereo_bp_ros.errors import InputReason
 from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.issues import IssueCode
 
 
 class ImageDrop(str, enum.Enum):
@@ -82,7 +82,7 @@ class Counts:
     pairs: int = 0
     pair_drops: dict[PairDrop, int] = dataclasses.field(
         default_factory=lambda: dict.fromkeys(PairDrop, 0))
-    bad_inputs: collections.Counter[InputReason] = dataclasses.field(
+    bad_inputs: collections.Counter[IssueCode] = dataclasses.field(
         default_factory=collections.Counter)
     published: int = 0
     clock_jumps: int = 0
@@ -116,19 +116,19 @@ class Ledger:
             setattr(self._counts, counter, getattr(self._counts, counter) + 1)
 
     def drop_image(self, side: str, reason: ImageDrop, count: int = 1,
-                   input_reason: InputReason | None = None) -> None:
+                   code: IssueCode | None = None) -> None:
         """Images are given up before they found a partner."""
         with self._lock:
             self._counts.image_drops[side][reason] += count
-            if input_reason is not None:
-                self._counts.bad_inputs[input_reason] += count
+            if code is not None:
+                self._counts.bad_inputs[code] += count
 
-    def drop_pair(self, reason: PairDrop, input_reason: InputReason | None = None) -> None:
+    def drop_pair(self, reason: PairDrop, code: IssueCode | None = None) -> None:
         """A pair is given up."""
         with self._lock:
             self._counts.pair_drops[reason] += 1
-            if input_reason is not None:
-                self._counts.bad_inputs[input_reason] += 1
+            if code is not None:
+                self._counts.bad_inputs[code] += 1
 
     def counts(self) -> Counts:
         """A copy of all counters at one moment."""

@@ -8,11 +8,12 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
+from stereo_bp_ros.checks.frame_checks import FrameQuality
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.images.stamps import APART_S, SIDES, sync_setting, why_apart, why_no_pair
+from stereo_bp_ros.issues import Issue, IssueCode, IssueLevel
 from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
-from stereo_bp_ros.node.diagnostics.conditions import Condition, Severity
 from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, Counts, ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     Distribution,
@@ -20,7 +21,6 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     TopicReport,
     missing_images,
 )
-from stereo_bp_ros.node.diagnostics.quality import FrameQuality
 
 IDLE = 'idle: no subscribers'
 
@@ -67,7 +67,7 @@ class Report:
     images: Sequence[TopicReport]
     infos: Sequence[TopicReport]
     missing: Sequence[str]
-    conditions: Sequence[Condition]
+    issues: Sequence[Issue]
     counts: Counts
     before: Counts
     stall: OutputStall | None
@@ -115,7 +115,7 @@ def diagnostics_message(node: str, stamp: Any, report: Report) -> DiagnosticArra
     return message
 
 
-Status = tuple[Severity, str, Mapping[str, Any]]
+Status = tuple[IssueLevel, str, Mapping[str, Any]]
 
 
 def input_status(report: Report) -> Status:
@@ -127,26 +127,23 @@ def input_status(report: Report) -> Status:
     values |= {f'bad input: {reason}': count
                for reason, count in report.counts.bad_inputs.items()}
     if not report.is_active:
-        return Severity.OK, report.state, values
+        return IssueLevel.OK, report.state, values
     if not report.idle:
         values |= _measured(report)
     timeout = report.settings.input_timeout
-    conditions = [
-        Condition('', Severity.ERROR, f'nothing on {topic.topic} for {topic.silent:.1f} s'
-                  + SILENCE[topic.publishers and 1] + f'; {topic.instead}' * bool(topic.instead))
+    issues = [
+        IssueCode.SILENT.issue(
+            f'nothing on {topic.topic} for {topic.silent:.1f} s'
+            + SILENCE[topic.publishers and 1] + f'; {topic.instead}' * bool(topic.instead))
         for topic in report.images if topic.silent > timeout]
-    conditions += [Condition('', Severity.ERROR, f'no camera_info on {topic}')
-                   for topic in report.missing]
-    conditions += [
-        Condition('', Severity.WARN, f'nothing on {topic.topic} for {topic.silent:.1f} s: '
-                  'its last camera_info is used')
+    issues += [IssueCode.NO_CAMERA_INFO.issue(f'no camera_info on {topic}')
+               for topic in report.missing]
+    issues += [
+        Issue(IssueCode.SILENT, IssueLevel.WARN, f'nothing on {topic.topic} for '
+              f'{topic.silent:.1f} s: its last camera_info is used')
         for topic in report.infos if topic.seen and topic.silent > timeout]
-    conditions += [
-        c for c in report.conditions
-        if c.key in ('input', 'age', 'calibration', 'calibration drift', 'quality',
-                     'vertical offset', 'clock', 'clock jump', 'transport')
-        or c.key.startswith(('input ', 'qos '))]
-    return *_worst(conditions, IDLE if report.idle else 'receiving'), values
+    issues += [one for one in report.issues if one.code.scope in ('pair', 'input')]
+    return *_worst(issues, IDLE if report.idle else 'receiving'), values
 
 
 def published_instead(report: Report) -> list[str]:
@@ -184,7 +181,7 @@ def pairing_status(report: Report) -> Status:
     values['waited for camera_info'] = counts.camera_info_waits
     values['waited for camera_info in vain'] = counts.camera_infos_missed
     if not report.is_active:
-        return Severity.OK, report.state, values
+        return IssueLevel.OK, report.state, values
     stall = nothing_published(report)
     if stall is not None:
         return stall.level, stall.text, values
@@ -193,23 +190,23 @@ def pairing_status(report: Report) -> Status:
     if dropped:
         texts.append('dropped: ' + ', '.join(dropped))
     if texts:
-        return Severity.WARN, '; '.join(texts), values
+        return IssueLevel.WARN, '; '.join(texts), values
     published = counts.published - before.published
-    return Severity.OK, IDLE if report.idle else f'{published} pairs published', values
+    return IssueLevel.OK, IDLE if report.idle else f'{published} pairs published', values
 
 
-def nothing_published(report: Report) -> Condition | None:
+def nothing_published(report: Report) -> Issue | None:
     """What is to be said of images that come while nothing is published, with the cause."""
     if report.stall is None:
         return None
     text = f'nothing published for {report.stall.seconds:.0f} s: '
     building = report.stall.building
     if building is not None and building < MAX_BUILD:
-        return Condition('output', Severity.WARN, text + 'a new engine is being built')
+        return Issue(IssueCode.OUTPUT, IssueLevel.WARN, text + 'a new engine is being built')
     if building is not None:
-        return Condition('output', Severity.ERROR, f'{text}a new engine has been in the making '
-                         f'for {building:.0f} s, and {MAX_BUILD:.0f} s are the limit: restart '
-                         'the node')
+        return IssueCode.OUTPUT.issue(
+            f'{text}a new engine has been in the making for {building:.0f} s, and '
+            f'{MAX_BUILD:.0f} s are the limit: restart the node')
     since, counts = report.stall.since, report.counts
     dropped = [f'{text}{f" ({MEANINGS[reason]})" if reason in MEANINGS else ""}'
                for reason, text in _drops(counts, since)]
@@ -220,8 +217,7 @@ def nothing_published(report: Report) -> Condition | None:
         causes.append('dropped: ' + ', '.join(dropped))
     if counts.pairs > since.pairs and report.held:
         causes.append('a pair waits for its camera_info or for the engine')
-    return Condition('output', Severity.ERROR,
-                     text + ('; '.join(causes) or 'images wait for their partners'))
+    return IssueCode.OUTPUT.issue(text + ('; '.join(causes) or 'images wait for their partners'))
 
 
 def _without_partner(report: Report) -> list[str]:
@@ -287,11 +283,11 @@ def latency_status(report: Report) -> Status:
                    'p95 ms': f'{window.p95:.3f}', 'p99 ms': f'{window.p99:.3f}',
                    'max ms': f'{window.maximum:.3f}'}
     if recent is None:
-        return Severity.OK, IDLE if report.idle and report.is_active else 'no frames', values
+        return IssueLevel.OK, IDLE if report.idle and report.is_active else 'no frames', values
     text = f'p50 {recent.p50:.1f} ms, p95 {recent.p95:.1f} ms'
     if budget and recent.p95 > budget:
-        return Severity.WARN, f'{text}, over latency_budget_ms {budget:g}', values
-    return Severity.OK, text, values
+        return IssueLevel.WARN, f'{text}, over latency_budget_ms {budget:g}', values
+    return IssueLevel.OK, text, values
 
 
 def device_status(report: Report) -> Status:
@@ -309,11 +305,9 @@ def device_status(report: Report) -> Status:
             **report.device,
             'size': f'{size[0]} x {size[1]}' if size else 'not known yet',
             'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}
-    conditions = [c for c in report.conditions
-                  if c.key in ('device', 'engine', 'configuration', 'name',
-                               'diagnostics', 'executor', 'memory')]
+    issues = [one for one in report.issues if one.code.scope == 'device']
     healthy = report.state if matcher is None else f'{report.state} on {matcher.backend}'
-    return *_worst(conditions, healthy), values
+    return *_worst(issues, healthy), values
 
 
 def _search(matcher: StereoMatcher) -> str:
@@ -327,8 +321,8 @@ def _search(matcher: StereoMatcher) -> str:
     return f'{text}: as far as min_depth {depth:g} m'
 
 
-def _worst(conditions: Iterable[Condition], healthy: str) -> tuple[Severity, str]:
-    ordered = sorted(conditions, key=lambda condition: -condition.level)
+def _worst(issues: Iterable[Issue], healthy: str) -> tuple[IssueLevel, str]:
+    ordered = sorted(issues, key=lambda issue: -issue.level)
     if not ordered:
-        return Severity.OK, healthy
-    return ordered[0].level, '; '.join(condition.text for condition in ordered)
+        return IssueLevel.OK, healthy
+    return ordered[0].level, '; '.join(map(str, ordered))

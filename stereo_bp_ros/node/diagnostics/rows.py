@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from stereo_bp_ros.cameras.row_correction import TERMS
 from stereo_bp_ros.cameras.row_estimator import RowState
-from stereo_bp_ros.errors import Doubt
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Severity
+from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.stream.observer import PairObserver
 
-#: The keys of what is wrong with the rows of a pair, and with a calibration whose rows match.
-VERTICAL_OFFSET, CALIBRATION_DRIFT = Doubt.VERTICAL_OFFSET.value, 'calibration drift'
+#: What is wrong with a pair over time.
+OVER_TIME = IssueCode.VERTICAL_OFFSET, IssueCode.RECTIFIED, IssueCode.YAW
 
 
-def hold_findings(conditions: Conditions, observer: PairObserver) -> None:
-    """Tell conditions what was doubtful when it was measured last."""
-    found = observer.findings
-    for key, texts in (
-            (VERTICAL_OFFSET, [one for one in found if one.check.key != Doubt.YAW.value]),
-            (CALIBRATION_DRIFT, [one for one in found if one.check.key == Doubt.YAW.value])):
-        conditions.hold(key, Severity.WARN, *map(str, texts))
+def hold_issues(log: IssueLog, observer: PairObserver) -> None:
+    """Hold what was doubtful when it was measured last."""
+    found = observer.issues
+    for code in OVER_TIME:
+        log.hold(code, *(one.text for one in found if one.code is code))
 
 
-def measure(observer: PairObserver, conditions: Conditions) -> None:
-    """Measure the pair that was left last, and tell conditions what is doubtful."""
+def measure(observer: PairObserver, log: IssueLog) -> None:
+    """Measure the pair that was left last, and hold what is doubtful."""
     sequence = observer.sequence
     if observer.measure() and observer.sequence is sequence:    # not cleared in the meantime
-        hold_findings(conditions, observer)
+        hold_issues(log, observer)
 
 
 def camera_report(observer: PairObserver, mode: str = 'off') -> dict[str, str]:

@@ -1,10 +1,9 @@
-"""What is said of images and results: too little texture, or too near."""
+"""What the pixels of a result must satisfy: too few have a disparity, or too many the largest."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
+from stereo_bp_ros.issues import Issue, IssueCode
 
 #: Every so many rows are looked at.
 STRIDE = 8
@@ -20,11 +20,17 @@ STRIDE = 8
 #: measured, and below which that ends.
 PILED_UP, NO_LONGER_PILED_UP = 0.005, 0.0025
 
+#: Part of the valid window that must have a disparity.
+MIN_VALID_FRACTION = 0.05
+
 #: Factor on ``min_valid_fraction`` from which pixels count as enough again.
 ENOUGH_AGAIN = 1.2
 
-#: Looks in a row after which a sentence begins or ends.
+#: Looks in a row after which an issue begins or ends.
 LOOKS = 3
+
+#: Issues of images that explain whatever their disparities show.
+CAUSES = {IssueCode.IDENTICAL, IssueCode.EXPOSURE, IssueCode.BITS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +40,8 @@ class FrameQuality:
     valid:     part of the pixels in the valid window that have a disparity or a depth; None
                where the window is empty.
     last_label: part of the valid pixels that are within half a label of the largest disparity.
-    nearest, farthest: depths that can be measured, metres; infinite where none can be.
+    nearest, farthest: depths that can be measured, metres; infinite where none can be, NaN
+               without a calibration.
     """
 
     valid: float | None
@@ -43,46 +50,52 @@ class FrameQuality:
     farthest: float
 
 
-class QualityWarnings:
-    """Sentences about the frames that were looked at: one cause at a time.
+class FrameChecks:
+    """Issues of the frames of a sequence that were looked at: one cause at a time.
 
-    What one frame shows may be gone with the next one: a sentence about pixels begins after
-    ``LOOKS`` looks in a row that show its cause, and ends after as many that do not.
+    The first frame is judged by itself. What a later one shows may be gone with the next: an issue
+    begins after ``LOOKS`` looks in a row that show its cause, and ends after as many that do not.
     """
 
     def __init__(self) -> None:
         self._few_valid = _Debounced()
         self._piled_up = _Debounced()
+        self._is_first = True
 
-    def update(self, quality: FrameQuality | None, min_valid_fraction: float,
-               image_warnings: Sequence[str] = ()) -> list[str]:
-        """What is to be said after one more look; empty when all is well.
+    def update(self, quality: FrameQuality | None,
+               min_valid_fraction: float = MIN_VALID_FRACTION, *, is_explained: bool = False
+               ) -> list[Issue]:
+        """The issues after one more look; empty when all is well.
 
         :param quality: None where no output shows it.
-        :param image_warnings: sentences about images that cannot be matched. They explain
-            whatever their disparities show, of which nothing is said then.
+        :param is_explained: whether the images have an issue of ``CAUSES``: there is none of
+            their disparities then.
         """
-        if image_warnings or quality is None or quality.valid is None:
+        is_first, self._is_first = self._is_first, False
+        if is_explained or quality is None or quality.valid is None:
             self._few_valid, self._piled_up = _Debounced(), _Debounced()
-            if image_warnings or quality is None:
-                return list(image_warnings)
-            return ['the images are too narrow for disparity_range: no pixel can have a disparity']
+            return [] if is_explained or quality is None else [IssueCode.TOO_NARROW.issue(
+                'the images are too narrow for disparity_range: no pixel can have a disparity')]
         are_few = quality.valid < min_valid_fraction
-        are_said_few = self._few_valid.update(
-            begins=are_few, ends=quality.valid >= min(1, ENOUGH_AGAIN * min_valid_fraction))
-        if are_few or are_said_few:
+        has_few = self._few_valid.update(
+            begins=are_few, ends=quality.valid >= min(1, ENOUGH_AGAIN * min_valid_fraction),
+            at_once=is_first)
+        if are_few or has_few:
             self._piled_up = _Debounced()
-        if are_said_few:
-            return [f'fewer than {100 * min_valid_fraction:g} % of the pixels have a disparity '
-                    '(min_valid_fraction): there may be too little texture, or the pair may not '
-                    'be rectified']
+        if has_few:
+            return [IssueCode.FEW_VALID.issue(
+                f'fewer than {100 * min_valid_fraction:g} % of the pixels have a disparity '
+                '(min_valid_fraction): there may be too little texture, or the pair may not be '
+                'rectified', -quality.valid)]
         if not are_few and self._piled_up.update(
                 begins=quality.last_label > PILED_UP,
-                ends=quality.last_label < NO_LONGER_PILED_UP):
-            return [f'many pixels have the largest disparity, that of {quality.nearest:.2f} m: '
-                    'something may be nearer than can be measured, or may be seen by one camera '
-                    'alone; where things come that near, raise disparity_range, or lower '
-                    'min_depth where that is set']
+                ends=quality.last_label < NO_LONGER_PILED_UP, at_once=is_first):
+            metres = '' if math.isnan(quality.nearest) else f', that of {quality.nearest:.2f} m'
+            return [IssueCode.PILED_UP.issue(
+                f'many pixels have the largest disparity{metres}: something may be nearer than '
+                'can be measured, or may be seen by one camera alone; where things come that '
+                'near, raise disparity_range, or lower min_depth where that is set',
+                quality.last_label)]
         return []
 
 
@@ -93,19 +106,20 @@ class _Debounced:
         self._holds = False
         self._looks = 0
 
-    def update(self, *, begins: bool, ends: bool) -> bool:
-        """Whether it holds after one more look."""
+    def update(self, *, begins: bool, ends: bool, at_once: bool) -> bool:
+        """Whether it holds after one more look, which suffices by itself ``at_once``."""
         self._looks = self._looks + 1 if (ends if self._holds else begins) else 0
-        if self._looks == LOOKS:
+        if self._looks == (1 if at_once else LOOKS):
             self._holds, self._looks = not self._holds, 0
         return self._holds
 
 
-def frame_quality(frame: DisparityFrame, config: MatcherConfig, calibration: Calibration
-                  ) -> FrameQuality | None:
+def frame_quality(frame: DisparityFrame, config: MatcherConfig,
+                  calibration: Calibration | None) -> FrameQuality | None:
     """Judge a frame by every ``STRIDE``-th row of its valid window; None where it has neither
     disparity nor depth."""
-    last, half = config.max_disparity - calibration.shift, config.downscale / 2
+    shift = 0.0 if calibration is None else calibration.shift
+    last, half = config.max_disparity - shift, config.downscale / 2
     rows, columns = frame.valid_window.slices
     if frame.disparity is not None:
         sample = frame.disparity[rows, columns][::STRIDE]
@@ -122,7 +136,7 @@ def frame_quality(frame: DisparityFrame, config: MatcherConfig, calibration: Cal
         valid=number / valid.size if valid.size else None,
         last_label=np.count_nonzero(is_last) / number if number else 0.0,
         nearest=_depth(calibration, last),
-        farthest=_depth(calibration, _smallest_positive(config, calibration)))
+        farthest=_depth(calibration, _smallest_positive(config, shift)))
 
 
 def _metres(frame: DisparityFrame) -> np.ndarray:
@@ -133,12 +147,14 @@ def _metres(frame: DisparityFrame) -> np.ndarray:
     return np.where(frame.depth_mm > 0, frame.depth_mm / np.float32(1000), np.float32(np.nan))
 
 
-def _smallest_positive(config: MatcherConfig, calibration: Calibration) -> float:
+def _smallest_positive(config: MatcherConfig, shift: float) -> float:
     """The smallest disparity above 0 that there is after the shift, pixels."""
-    first, step = config.min_disparity - calibration.shift, geometry.disparity_step(config)
+    first, step = config.min_disparity - shift, geometry.disparity_step(config)
     return first if first > 0 else first + step * (math.floor(-first / step) + 1)
 
 
-def _depth(calibration: Calibration, disparity: float) -> float:
+def _depth(calibration: Calibration | None, disparity: float) -> float:
     """Metres; infinite where the disparity is none of a point in front of the cameras."""
+    if calibration is None:
+        return math.nan
     return calibration.focal_px * calibration.baseline_m / disparity if disparity > 0 else math.inf

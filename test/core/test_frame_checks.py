@@ -1,4 +1,4 @@
-"""What is said of images and results, and what was measured."""
+"""What the pixels of frames show, and the issues that come of it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import pytest
 
 from stereo_bp_ros import StereoMatcher
 from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.checks.frame_checks import (
+    LOOKS,
+    NO_LONGER_PILED_UP,
+    PILED_UP,
+    FrameChecks,
+    FrameQuality,
+    frame_quality,
+)
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
 from stereo_bp_ros.images.grey import to_8_bits
 from stereo_bp_ros.images.raw_images import RawImage
-from stereo_bp_ros.node.diagnostics.quality import (
-    LOOKS,
-    NO_LONGER_PILED_UP,
-    PILED_UP,
-    FrameQuality,
-    QualityWarnings,
-    frame_quality,
-)
+from stereo_bp_ros.issues import IssueCode
 from test.cases import every
 from test.slanted_plane import SlantedPlane
 
@@ -109,70 +110,90 @@ PILED = FrameQuality(0.9, 0.031, 1.5, 84.0)
 FEW = FrameQuality(0.02, 0.0, 1.5, 84.0)
 
 
-def said(looks: Sequence[FrameQuality | None], warnings: QualityWarnings | None = None,
-         images: Sequence[str] = ()) -> list[list[str]]:
-    """What is said after each look, with 5 % as the least valid fraction."""
-    warnings = warnings or QualityWarnings()
-    return [warnings.update(look, 0.05, images) for look in looks]
+def codes(looks: Sequence[FrameQuality | None], seen: FrameChecks | None = None,
+          is_explained: bool = False) -> list[list[IssueCode]]:
+    """The issues after each look, with 5 % as the least valid fraction."""
+    seen = FrameChecks() if seen is None else seen
+    return [[issue.code for issue in seen.update(look, 0.05, is_explained=is_explained)]
+            for look in looks]
 
 
-@pytest.mark.parametrize(('look', 'words'), [
-    (PILED, ('may be nearer', '1.50 m', 'raise disparity_range')),
-    (FEW, ('fewer than 5 % of the pixels have a disparity', 'may'))])
-def test_a_sentence_about_pixels_begins_and_ends_after_several_looks_in_a_row(
-        look: FrameQuality, words: Sequence[str]) -> None:
-    warnings = QualityWarnings()
-    assert said([look] * (LOOKS - 1) + [WELL] + [look] * (LOOKS - 1), warnings) == (
+def after_a_good_frame() -> FrameChecks:
+    seen = FrameChecks()
+    assert codes([WELL], seen) == [[]]
+    return seen
+
+
+@pytest.mark.parametrize(('look', 'code', 'words'), [
+    (PILED, IssueCode.PILED_UP, ('may be nearer', '1.50 m', 'raise disparity_range')),
+    (FEW, IssueCode.FEW_VALID, ('fewer than 5 % of the pixels have a disparity', 'may'))])
+def test_an_issue_begins_at_once_or_after_several_looks_in_a_row_and_ends_after_as_many(
+        look: FrameQuality, code: IssueCode, words: Sequence[str]) -> None:
+    issue, = FrameChecks().update(look, 0.05)
+    assert every(word in issue.text for word in words)
+    seen = after_a_good_frame()
+    assert codes([look] * (LOOKS - 1) + [WELL] + [look] * (LOOKS - 1), seen) == (
         [[]] * (2 * LOOKS - 1))
-    (text,), = said([look], warnings)
-    for word in words:
-        assert word in text
-    assert said([WELL] * (LOOKS - 1) + [look] + [WELL] * (LOOKS - 1), warnings) == (
-        [[text]] * (2 * LOOKS - 1))
-    assert said([WELL, look, look], warnings) == [[]] * 3
+    assert codes([look], seen) == [[code]]
+    for begun in (seen, FrameChecks()):
+        assert codes([look], begun) == [[code]]
+        assert codes([WELL] * (LOOKS - 1) + [look] + [WELL] * (LOOKS - 1), begun) == (
+            [[code]] * (2 * LOOKS - 1))
+        assert codes([WELL, look, look], begun) == [[]] * 3
     # Between two thresholds it neither begins nor ends.
     between = dataclasses.replace(WELL, **(
         {'valid': 0.055} if look is FEW else {'last_label': (PILED_UP + NO_LONGER_PILED_UP) / 2}))
-    warnings = QualityWarnings()
-    assert said([between] * 9, warnings) == [[]] * 9
-    assert said([*[look] * LOOKS, *[between] * 9], warnings)[LOOKS - 1:] == [[text]] * 10
+    seen = after_a_good_frame()
+    assert codes([between] * 9, seen) == [[]] * 9
+    assert codes([*[look] * LOOKS, *[between] * 9], seen)[LOOKS - 1:] == [[code]] * 10
 
 
-def test_images_that_cannot_be_matched_are_the_one_cause() -> None:
-    text = ['the right image is black']
+def test_of_images_that_cannot_be_matched_no_disparities_are_judged() -> None:
     for look in (PILED, FEW, WELL, None, dataclasses.replace(WELL, valid=None)):
-        warnings = QualityWarnings()
-        assert said([look] * 9, warnings, text) == [text] * 9
-        # Looks at such images do not count, nor does what was said before them.
-        assert said([PILED], warnings) == [[]]
-        assert said([PILED] * LOOKS, warnings)[-1] != []
-        assert said([PILED], warnings, text) == [text]
-        assert said([PILED], warnings) == [[]]
+        seen = FrameChecks()
+        assert codes([look] * 9, seen, is_explained=True) == [[]] * 9
+        # Looks at such images do not count, nor does what was there before them.
+        assert codes([PILED], seen) == [[]]
+        assert codes([PILED] * LOOKS, seen)[-1] == [IssueCode.PILED_UP]
+        assert codes([PILED], seen, is_explained=True) == [[]]
+        assert codes([PILED], seen) == [[]]
 
 
 def test_too_few_valid_pixels_are_the_one_cause() -> None:
-    both = dataclasses.replace(FEW, last_label=1.0)
-    text, = said([FEW] * LOOKS)[-1]
-    assert said([both] * 9) == [[]] * (LOOKS - 1) + [[text]] * (10 - LOOKS)
+    both, few = dataclasses.replace(FEW, last_label=1.0), [IssueCode.FEW_VALID]
+    assert codes([both] * 9) == [few] * 9
+    assert codes([both] * 9, after_a_good_frame()) == [[]] * (LOOKS - 1) + [few] * (10 - LOOKS)
     # Nor do these looks count once there are enough pixels again.
-    warnings = QualityWarnings()
-    said([both] * 9, warnings)
-    texts = said([PILED] * (2 * LOOKS), warnings)
-    assert texts[:LOOKS - 1] == [[text]] * (LOOKS - 1)
-    assert every(sentences != [text] and len(sentences) <= 1 for sentences in texts[LOOKS - 1:])
-    assert 'may be nearer' in texts[-1][0]
-    # A few frames with few pixels in between are no reason for either sentence.
-    assert said([PILED, PILED, both, PILED, PILED]) == [[]] * 5
+    seen = FrameChecks()
+    codes([both] * 9, seen)
+    found = codes([PILED] * (2 * LOOKS), seen)
+    assert found[:LOOKS - 1] == [few] * (LOOKS - 1)
+    assert every(few != one and len(one) <= 1 for one in found[LOOKS - 1:])
+    assert found[-1] == [IssueCode.PILED_UP]
+    # A few frames with few pixels in between are no reason for either issue.
+    assert codes([PILED, PILED, both, PILED, PILED], after_a_good_frame()) == [[]] * 5
 
 
-def test_an_empty_window_is_told_at_once_and_other_outputs_are_not_judged() -> None:
+def test_an_empty_window_is_an_issue_at_once_and_other_outputs_are_not_judged() -> None:
     narrow = judged(MatcherConfig(disparity_range=256), 0.0)
     assert narrow.valid is None
-    ((text,),) = said([narrow])
-    assert 'too narrow for disparity_range' in text
+    assert codes([narrow]) == [[IssueCode.TOO_NARROW]]
     config = MatcherConfig(disparity_range=16)
     frame = dataclasses.replace(make_frame(config, 1.0), disparity=None)
     assert frame_quality(frame, config, CAMERA) is None
+
+
+def test_without_a_calibration_depths_are_not_known_and_pixels_are_judged_as_with_one() -> None:
+    config = MatcherConfig(disparity_range=64)
+    frame = make_frame(config, 63.0)
+    found = frame_quality(frame, config, None)
+    known = frame_quality(frame, config, CAMERA)
+    assert found is not None
+    assert known is not None
+    assert (found.valid, found.last_label) == (known.valid, known.last_label)
+    issue, = FrameChecks().update(found)
+    assert issue.code is IssueCode.PILED_UP
+    assert 'nan' not in issue.text
 
 
 def test_a_real_matcher_piles_up_only_where_the_range_is_too_small() -> None:
