@@ -21,6 +21,9 @@ from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
 from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.stream.observer import PairObserver
 
+#: From the stamp of a pair to that of the next, nanoseconds: a camera of 30 Hz.
+PERIOD_NS = 10**9 // 30
+
 
 class FrameLoop:
     """Pairs through a ``FrameProcessor``, and what became of each.
@@ -70,16 +73,16 @@ class FrameLoop:
         """The next pair: 'right', 'wrong' (published with other bits than expected) or 'none'
         (not published), and the milliseconds it took."""
         self._stamp += 1
-        number = self._stamp % len(self._images)
+        number, stamp_ns = self._stamp % len(self._images), self._stamp * PERIOD_NS
         left, right = self._images[number]
         for message in (left, right):
-            message.header.stamp.sec = self._stamp
+            message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, 10**9)
         self._outputs.published = None
         begin = time.perf_counter()
         now = begin
         self._ledger.count('pairs')
         self._processor.process(StereoPair(
-            left, right, *self._infos, self._stamp * 10**9, self._stamp * 10**9,
+            left, right, *self._infos, stamp_ns, stamp_ns,
             self._generation.number, now, now, now))
         taken = (time.perf_counter() - begin) * 1e3
         found = self._outputs.published

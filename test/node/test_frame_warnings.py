@@ -106,7 +106,7 @@ def test_few_valid_pixels_and_many_at_the_last_label_are_warnings_unless_an_imag
     change_frames(bench, nearer)
     bench.now += SECOND
     bench.process(bench.now)
-    assert bench.texts('quality') == ''
+    assert 'something may be nearer' not in bench.texts('quality')
     assert 'something may be nearer than can be measured' in look_at(bench, 2)
     said = look_at(bench, 9, right=np.zeros((24, 32), np.uint8))
     assert 'the right image is black' in said

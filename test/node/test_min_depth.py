@@ -42,8 +42,7 @@ def keeper() -> Reconfiguration:
         matcher_host=host, worker=types.SimpleNamespace(post=lambda command: command()),
         mailbox=types.SimpleNamespace(reconfiguring=False), log=lambda text: None,
         issues=types.SimpleNamespace(
-            clear=lambda key: said.clear(), warn=lambda key, text: said.append(text),
-            error=lambda key, text: said.append(text)))
+            clear=lambda code: said.clear(), add=lambda code, text: said.append(text)))
     made.said = said                    # type: ignore[attr-defined]
     return made
 
@@ -133,11 +132,10 @@ def test_frames_follow_the_calibration_and_are_judged_by_its_range() -> None:
     bench = Bench(config=CONFIG)
     for k, (baseline, last) in enumerate(((0.1, 15), (0.14, 15), (0.2, 23)), 1):
         bench.left_info, bench.right_info = infos(baseline)
-        bench.processor._quality_at = 0.0
         bench.process(NOW - 3 * SECOND // 10 + k * SECOND // 10)
         assert bench.outputs.published[-1][1].frame.max_disparity == last
-        assert bench.processor.quality is not None
-        assert bench.processor.quality.nearest == pytest.approx(100 * baseline / last)
+        assert bench.observer.quality is not None
+        assert bench.observer.quality.nearest == pytest.approx(100 * baseline / last)
     bench.left_info, bench.right_info = infos(20.0)     # out of reach
     bench.process(NOW + 1)
     assert bench.outcome()['published'] == 3

@@ -18,8 +18,9 @@ import pytest
 
 from benchmarks.frame_loop import FrameLoop
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.node import frames, main
+from stereo_bp_ros.node import main
 from stereo_bp_ros.node.diagnostics.monitors import WINDOW
+from stereo_bp_ros.stream import observer
 from test.node.stand_ins import FakeMatcher
 
 #: Frames after which everything bounded is full, and those that are watched.
@@ -55,7 +56,7 @@ def watch_frames() -> None:
     seen = []
     tracemalloc.start()
     for interval in (0.0, math.inf, math.inf, math.inf):
-        frames.QUALITY_INTERVAL = interval
+        observer.LOOK_INTERVAL_S = interval
         loop.frames(5 if seen else FULL)
         peaks = []
         for _ in range(WATCHED):

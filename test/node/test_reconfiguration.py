@@ -72,8 +72,7 @@ def bench():
     worker = types.SimpleNamespace(post=lambda command: (command(), done.set()))
     said: list[str] = []
     issues = types.SimpleNamespace(
-        clear=lambda key: said.clear(), warn=lambda key, text: said.append(text),
-        error=lambda key, text: said.append(text))
+        clear=lambda code: said.clear(), add=lambda code, text: said.append(text))
     reconfiguration = Reconfiguration(
         matcher_host=host, worker=worker, issues=issues,
         mailbox=types.SimpleNamespace(reconfiguring=False), log=lambda text: None,

@@ -254,7 +254,6 @@ def test_the_matcher_is_given_the_correction_of_the_moment_of_each_pair(of: Any)
 
     def process(number: int) -> Any:
         bench.now = stamp = NOW + number * SECOND // 10
-        bench.processor._quality_at = 0.0
         bench.process(stamp, left=make_image(stamp, np.zeros((H, W), np.uint8)),
                       right=make_image(stamp, np.zeros((H, W), np.uint8)))
         return bench.matcher.homography
@@ -282,7 +281,6 @@ def test_nothing_is_published_of_rows_where_they_are_off(of: Any) -> None:
     given = of(CONFIG)
     given.next = (1.5, 0.0)
     for number in range(4):
-        bench.processor._quality_at = 0.0
         bench.now = NOW + number * SECOND
         bench.process(bench.now)
         measure(bench.observer, bench.issues)
@@ -391,6 +389,6 @@ def test_exchanged_images_whose_far_things_match_are_rejected_and_show_no_rows()
                                  time_s=float(number)))
         bench.measure()
     assert bench.monitor.target is None
-    assert [one.check.key for one in bench.monitor.rejections()] == ['exchanged images']
+    assert [one.code for one in bench.monitor.rejections()] == [IssueCode.EXCHANGED_IMAGES]
     assert bench.report() == {'vertical offset px': 'unknown',
                               'row correction': 'none: the images seem to be exchanged'}
