@@ -150,7 +150,8 @@ def test_only_papers_name_the_programs_that_repeat_them(repository):
 
 #: What measures a camera over time, and its place.
 ESTIMATORS = {'alignment.row_points', 'row_estimator.RowEstimator', 'yaw_tracker.YawTracker',
-              'checks.check_exchanged', 'checks.FrozenCameras', 'checks.check_vertical_offset'}
+              'checks.check_exchanged', 'checks.FrozenCameras', 'checks.check_vertical_offset',
+              'frame_checks.FrameChecks'}
 
 
 def test_the_estimators_have_one_caller(repository):
