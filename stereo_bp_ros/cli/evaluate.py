@@ -24,11 +24,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import itertools
 import logging
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import (
@@ -49,7 +48,7 @@ from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Results, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched
-from stereo_bp_ros.issues import IssueCode, summarise
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.sources.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.sources.pairs import Input, Sources, inputs_of
 from stereo_bp_ros.system import transport
@@ -167,15 +166,11 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError(f'{sources} has no stereo pairs' + ' that can be read' * bool(skipped))
     totals = totals_of(results)
     rows = row_report.sequences_of(results)
-    issues: list[dict[str, Any]] = [{**IssueCode.SOURCE.issue(text).to_dict(), 'pairs': None}
-                                    for text in sources.warnings]
-    for issue, pairs in summarise(itertools.chain.from_iterable(one.issues for one in results)):
-        _log.warning('%s (%d of %d pairs)', issue, pairs, len(results))
-        issues.append({**issue.to_dict(), 'pairs': pairs})
     summary = evaluate_report.document(
         results, totals, source=str(scenario.path if scenario else sources), backend=backend,
         settings=configs[own].to_mapping(), method=method, limit=options.limit,
-        workers=options.workers, devices=devices, rows=rows, issues=issues,
+        workers=options.workers, devices=devices, rows=rows,
+        issues=[IssueCode.SOURCE.issue(text) for text in sources.warnings],
         skipped=[dataclasses.asdict(one) for one in skipped],
         stopped=None if stopped is None else str(stopped) or 'interrupted',
         # On a CUDA device there are no threads.

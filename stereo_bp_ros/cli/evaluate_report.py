@@ -6,6 +6,7 @@ import argparse
 import collections
 import dataclasses
 import itertools
+import logging
 import pathlib
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -23,10 +24,12 @@ from stereo_bp_ros.evaluation.results import PERFORMANCE, Result, Summary, Total
 from stereo_bp_ros.evaluation.scenario import Scenario
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
-from stereo_bp_ros.issues import IssueCode
+from stereo_bp_ros.issues import Issue, IssueCode, summarise
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.analysis import RecordedRun
+
+_log = logging.getLogger(__name__)
 
 #: Figures that are no part of a score.
 OTHER_MEANINGS = (
@@ -70,7 +73,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
              devices: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
              against: Mapping[str, Any] | None = None, runs: Sequence[RecordedRun] = (),
              rows: Sequence[row_report.SequenceRows] = (),
-             issues: Sequence[Mapping[str, Any]] = (),
+             issues: Sequence[Issue] = (),
              skipped: Sequence[Mapping[str, Any]] = (), stopped: str | None = None
              ) -> dict[str, Any]:
     """The JSON document: the same keys whatever has matched, and also where nothing is judged.
@@ -81,10 +84,14 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
     :param against: what the other matchers are, by their names.
     :param runs: through the node.
     :param rows: how the rows of sequences miss each other.
-    :param issues: ``code``, ``level``, ``text`` and ``pairs`` of each.
+    :param issues: of sources and runs; those of pairs come from their results, and are logged.
     :param skipped: pairs that cannot be read.
     :param stopped: why not all pairs are there.
     """
+    known: list[dict[str, Any]] = [{**one.to_dict(), 'pairs': None} for one in issues]
+    for issue, pairs in summarise(itertools.chain.from_iterable(one.issues for one in results)):
+        _log.warning('%s (%d of %d pairs)', issue, pairs, len(results))
+        known.append({**issue.to_dict(), 'pairs': pairs})
     found: dict[str, Any] = {
         'source': source, **origin(), 'backend': backend, 'matcher': next(iter(totals.matchers)),
         'repeat': method.repeat, 'devices': devices or {}, 'workers': workers,
@@ -100,7 +107,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
                                  for key, (words, unit) in tables.meanings().items()}},
         **report_of(results, totals), 'delivery': {}, 'stopped': stopped,
         'skipped': list(skipped), 'rows': [one.to_dict() for one in rows],
-        'issues': list(issues)}
+        'issues': known}
     for name, about in (against or {}).items():
         found['against'][name] = {**about, **found['against'][name]}
     return found

@@ -208,7 +208,7 @@ def finish(options: argparse.Namespace, title: str, source: str, runs: Sequence[
         against={name: {'settings': dict(of[0].settings),
                         'threads': int(of[0].device.get('threads', 0))}
                  for name, of in by_matcher.items() if name != runs[0].matcher},
-        issues=[{**issue.to_dict(), 'pairs': None} for one in runs for issue in one.issues])
+        issues=[issue for one in runs for issue in one.issues])
     summary['delivery'] = _delivery(runs)
     for name, of in by_matcher.items():     # instead of runs one after another
         (summary['against'].get(name) or summary).update(_performance(of, options.rate))

@@ -13,15 +13,22 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
+from stereo_bp_ros.checks import checks
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.settings import Value
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, Result
 from stereo_bp_ros.evaluation.showing import Showing, View
+from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images.stamps import header_stamp
 from stereo_bp_ros.issues import Issue, IssueCode
 from stereo_bp_ros.replay.session import SessionResult
 from stereo_bp_ros.replay.source import stamp_of
 from stereo_bp_ros.sources.pairs import Pair
+from stereo_bp_ros.stream.observer import Pair as Observed
+from stereo_bp_ros.stream.observer import PairObserver
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
@@ -100,6 +107,7 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]], result: Se
     :param sink: is sent every answer.
     """
     inputs = _Inputs(pairs, period_s)
+    examiner = _Examiner(result.settings)
     showing = Showing(result.recorded['disparity'])
     results: list[Result] = []
     unjudged: collections.Counter[str] = collections.Counter()
@@ -122,7 +130,8 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]], result: Se
             results.append(Result(
                 pair.name, width, height, {matcher: Figures(
                     [times.pop('total')], method.judge(pair, disparity, answer.valid), times,
-                    disparity_range=round(high - low) + 1)}, input=pair.input))
+                    disparity_range=round(high - low) + 1)}, input=pair.input,
+                issues=tuple(examiner.issues(pair, answer))))
             maps = {name: (disparity, answer.valid)}
             showing.add(index, View(pair.name, pair.left, maps, pair.truth, low, high,
                                     pair.calibration))
@@ -156,6 +165,39 @@ def _issues(name: str, sent: Mapping[str, Any], unjudged: Mapping[str, int]) -> 
     for text in found:
         _log.warning(text)
     return [IssueCode.REPLAY.issue(text) for text in found]
+
+
+class _Examiner:
+    """What is doubtful about pairs that were played and about their answers: the same as in an
+    evaluation.
+
+    :param settings: of the matcher in the node.
+    """
+
+    def __init__(self, settings: Mapping[str, Value]) -> None:
+        # The pairs of a source are rectified, whatever the node was sent.
+        self._config = MatcherConfig.from_mapping(
+            {**settings, 'rectify': False, 'rectified_width': 0, 'rectified_height': 0})
+        self._observer = PairObserver()
+
+    def issues(self, pair: Pair, answer: Answer) -> list[Issue]:
+        """Of one pair after another."""
+        left, right = pair.images
+        config = geometry.searched(self._config, pair.calibration)
+        observed = Observed(left, right, config, pair.calibration,
+                            time_s=1e-9 * answer.stamp_ns)
+        try:
+            found = checks.believe(checks.examine_calibration(
+                pair.calibration, left.width, left.height), config)
+            found += self._observer.observe(observed).issues
+        except InputError as error:         # the node has not seen it that way: it has answered
+            return [error.code.issue(str(error))]
+        if answer.disparity.shape == (left.height, left.width):
+            found += self._observer.judge(observed, DisparityFrame(
+                answer.disparity, None, None, answer.min_disparity, answer.max_disparity,
+                geometry.disparity_step(config),
+                geometry.valid_window(config, left.width, left.height), {}, ''), found)
+        return found
 
 
 class _Inputs:

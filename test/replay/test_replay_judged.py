@@ -9,17 +9,20 @@ import os
 import pathlib
 import shlex
 import sys
+import types
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
-from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
+from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher, StereoStream
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation.results import totals_of
+from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.sources import bags
-from stereo_bp_ros.sources.pairs import open_pairs
+from stereo_bp_ros.sources.pairs import Pair, open_pairs
+from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test.cli import recordings
 from test.node.processes import NODE, running_node
 
@@ -27,8 +30,8 @@ pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 pytest.importorskip('numba', reason='the CPU engine needs Numba')
 
 from stereo_bp_ros.cli import replay_recorded
-from stereo_bp_ros.replay import session
-from stereo_bp_ros.replay.analysis import answers, judge
+from stereo_bp_ros.replay import analysis, session
+from stereo_bp_ros.replay.analysis import Answer, answers, judge
 
 FAST = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'backend': 'cpu'}
 SET = [word for name, value in FAST.items() for word in ('--set', f'{name}={value}')]
@@ -156,6 +159,30 @@ def test_frames_too_fast_for_a_node_that_runs_already_are_counted_and_fail_their
     page = (tmp_path / 'out/report.html').read_text()
     assert page.count('error and confidence of ') == frames['published']
     assert not list((tmp_path / 'out').glob('*.png'))
+
+
+def test_an_answer_has_the_issues_that_a_stream_has_of_the_same_pair(monkeypatch):
+    config = MatcherConfig(**FAST)
+    drive = RoadSequence(width=160, height=120, max_disparity=14, frames=12)
+    frames = list(drive)
+    pairs = [Pair(str(frame.stamp_ns), frames[min(number, 3)].left, frame.right, frame.disparity,
+                  calibration=drive.calibration, stamp_ns=frame.stamp_ns)
+             for number, frame in enumerate(frames)]
+    expected, found = [], []
+    with StereoStream(config) as stream:
+        for pair in pairs:
+            result = stream.add(*pair.images, stamp=1e-9 * pair.stamp_ns,
+                                calibration=pair.calibration)
+            frame = result.frame
+            expected.append(result.issues)
+            found.append(Answer(pair.stamp_ns, frame.disparity, frame.valid, frame.min_disparity,
+                                frame.max_disparity, {'total': 1.0}))
+    monkeypatch.setattr(analysis, 'answers', lambda bag: iter(found))
+    judged = judge('run', 'A run', lambda: iter(pairs), types.SimpleNamespace(
+        recorded={'disparity': len(pairs)}, bag=None, sent={}, frames={}, node_status=0,
+        settings=config.to_mapping(), device={}, is_lossless=True))
+    assert [list(one.issues) for one in judged.results] == expected
+    assert any(one.code == IssueCode.FROZEN for issues in expected for one in issues)
 
 
 @pytest.mark.ros
