@@ -416,7 +416,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._reported = counts
         state = self._busy_with or self._state_machine.current_state[1]
         idle = state == 'active' and outputs is not None and not outputs.wanted()
-        infos = {side: m.report(now) for side, m in inputs.infos.items()} if inputs else {}
+        infos = inputs.info_reports(now) if inputs else {}
         return Report(
             state=state, idle=idle,
             images=inputs.image_reports(now) if inputs else [], infos=list(infos.values()),

@@ -84,7 +84,7 @@ class OutputPublishers:
             for name, kind in {**kinds, LATENCY: DiagnosticArray,
                                LATENCY_MS: Float64MultiArray, CORRECTED_INFO: CameraInfo}.items():
                 self._publishers[name] = node.create_lifecycle_publisher(
-                    kind, name, qos.publisher(is_latched=name == CORRECTED_INFO),
+                    kind, name, qos.latched() if name == CORRECTED_INFO else qos.publisher(),
                     callback_group=group,
                     event_callbacks=qos_watch.publisher(node.resolve_topic_name(name)),
                     qos_overriding_options=qos.overriding_options())

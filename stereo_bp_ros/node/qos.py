@@ -26,7 +26,7 @@ from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.system import distributions
 
-#: What users may override per topic with parameters; durability for latched camera_info.
+#: What users may override per topic with parameters.
 OVERRIDABLE = (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY,
                QoSPolicyKind.DURABILITY)
 
@@ -37,12 +37,17 @@ def subscription(use_system_default: bool) -> QoSProfile:
                      else qos_profile_sensor_data)
 
 
-def publisher(*, is_latched: bool = False) -> QoSProfile:
-    """For results: only the latest counts, and it is to arrive; latched: later on, too."""
+def publisher() -> QoSProfile:
+    """For results: only the latest counts, and it is to arrive."""
+    return QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=1,
+                      reliability=ReliabilityPolicy.RELIABLE)
+
+
+def latched() -> QoSProfile:
+    """For what is published once, and arrives later on, too."""
     return QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=1,
                       reliability=ReliabilityPolicy.RELIABLE,
-                      durability=DurabilityPolicy.TRANSIENT_LOCAL if is_latched
-                      else DurabilityPolicy.VOLATILE)
+                      durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 def overriding_options() -> QoSOverridingOptions:
@@ -67,6 +72,11 @@ class QosWatch:
         """Callbacks for a subscription of this node, by its resolved topic."""
         return distributions.event_callbacks().SubscriptionEventCallbacks(
             incompatible_qos=lambda event: self._incompatible(topic, 'publisher', event))
+
+    def optional_subscription(self) -> Any:
+        """Callbacks for a subscription beside another one: that nothing fits it is no issue."""
+        return distributions.event_callbacks().SubscriptionEventCallbacks(
+            incompatible_qos=lambda event: None)
 
     def publisher(self, topic: str) -> Any:
         """Callbacks for a publisher of this node, by its resolved topic."""

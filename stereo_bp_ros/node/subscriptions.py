@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator
@@ -59,6 +60,9 @@ class InputSubscriptions:
         #: By side, topics that other settings would take images from, and those settings.
         self._other_images: dict[str, dict[str, str]] = {}
         self.infos: dict[str, TopicMonitor] = {}
+        #: By side, the latest camera_info, and whether the latched subscription has brought it.
+        self._latest_infos: dict[str, tuple[Any, bool]] = {}
+        self._latched: set[str] = set()
         try:
             # The executor takes what is ready in this order: a pair whose camera_infos have
             # come with it need not wait for them.
@@ -66,6 +70,7 @@ class InputSubscriptions:
                 # Under its own name: derived from the image's it would ignore remapping.
                 self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
                                                    self._on_info)
+                self._subscribe_latched(f'{side}/camera_info', side)
             kind = CompressedImage if settings.image_transport == 'compressed' else Image
             for side in SIDES:
                 (image, _), *others = self._image_topics(side, rectify).items()
@@ -100,6 +105,13 @@ class InputSubscriptions:
             reports.append(monitor.report(now, publishers, instead))
         return reports
 
+    def info_reports(self, now: float) -> dict[str, TopicReport]:
+        """Of both camera_info topics; a latched one need not be published again."""
+        return {side: dataclasses.replace(report, silent=0.0)
+                if side in self._latched and self._node.count_publishers(report.topic) else report
+                for side, report in ((side, monitor.report(now))
+                                     for side, monitor in self.infos.items())}
+
     def _image_topics(self, side: str, rectify: bool) -> dict[str, str]:
         """Every topic that images of a side may be on, with what differs from the settings there.
 
@@ -128,6 +140,17 @@ class InputSubscriptions:
             qos_overriding_options=qos.overriding_options()))
         return TopicMonitor(resolved, self._now())
 
+    def _subscribe_latched(self, topic: str, side: str) -> None:
+        """Receive what was published before, of publishers that offer it.
+
+        Only a reliable and transient local subscription gets that, and it gets nothing from
+        other publishers. So it is one more, and what both bring counts once.
+        """
+        self._subscriptions.append(self._node.create_subscription(
+            CameraInfo, topic, functools.partial(self._on_info, side, is_latched=True),
+            qos.latched(), callback_group=self._group,
+            event_callbacks=self._qos_watch.optional_subscription()))
+
     def _on_image(self, side: str, message: Any) -> None:
         received = time.perf_counter()
         with self._guarded():
@@ -135,8 +158,14 @@ class InputSubscriptions:
             self.images[side].tick(self._now(), message, stamp_ns)
             self._hand_on(self._pairing.add_image(side, message, stamp_ns, received))
 
-    def _on_info(self, side: str, message: Any) -> None:
+    def _on_info(self, side: str, message: Any, is_latched: bool = False) -> None:
         with self._guarded():
+            if is_latched:
+                self._latched.add(side)
+            latest, was_latched = self._latest_infos.get(side, (None, is_latched))
+            if was_latched != is_latched and latest == message:
+                return
+            self._latest_infos[side] = message, is_latched
             self.infos[side].tick(self._now(), message)
             self._hand_on(self._pairing.add_camera_info(side, message, header_stamp(message)))
             self._on_camera_info()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -89,6 +90,34 @@ def test_every_field_of_the_disparity_image(client: Any, pair: Any) -> None:
     outside[5:115, 20:155] = False
     assert np.all(pixels[outside] == -1.0)
     assert np.all(np.isfinite(pixels))
+
+
+def test_camera_infos_that_were_published_once_before_the_node_was_there_are_received(
+        client: Any, pair: Any) -> None:
+    from rclpy.qos import DurabilityPolicy, QoSProfile
+    client.set_state('unconfigured')
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    publishers = [client.node.create_publisher(client.info_class, f'{side}/camera_info', latched)
+                  for side in ('left', 'right')]
+    try:
+        for publisher, info in zip(publishers, client.infos(W, H).values(), strict=True):
+            publisher.publish(info)
+        client.set_state('active')
+        client.connect()
+
+        def answered() -> Any:
+            stamp = client.now_ns()
+            for side, pixels in zip(('left', 'right'), pair, strict=True):
+                client.send_image(side, client.image(pixels), stamp)
+            with contextlib.suppress(AssertionError):
+                return client.result('disparity', stamp, 1.0)
+        message = client.wait_until(answered)
+        assert (message.f, message.t) == (500.0, pytest.approx(0.1))
+        silent = client.wait_for_status('input', lambda status: 'image_rect' in status.message)
+        assert 'camera_info' not in silent.message
+    finally:
+        for publisher in publishers:
+            client.node.destroy_publisher(publisher)
 
 
 def test_encodings_with_padded_rows_and_either_byte_order(client: Any, pair: Any) -> None:
