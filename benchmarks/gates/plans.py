@@ -62,7 +62,7 @@ def of_cuda(case: Case) -> dict[str, Any]:
 
     def plan_of(parts: partitions.Partitioning) -> Any:
         return cuda_plan_of(config, case.width, case.height, found, parts)
-    matched = resolve(config, found)
+    matched = resolve(config, found)[-1]
     parts = partitions.choose(
         matched, *geometry.reduced_size(config, case.width, case.height),
         config.memory_limit or found.memory * 8 // 10, lambda parts: plan_of(parts).memory)

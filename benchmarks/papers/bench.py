@@ -222,7 +222,7 @@ def compile_side_by_side(configs: Iterable[MatcherConfig],
             backend = choice.choose(config)
             if isinstance(backend, CudaBackend) and config.program == 'plain_steps':
                 names.setdefault(backend.device.architecture, set()).update(
-                    cuda_arrays.all_kernels(backend.resolve(config)))
+                    cuda_arrays.all_kernels(backend.resolve(config)[-1]))
     for architecture, wanted in names.items():
         compiler.compile_side_by_side((('papers/plain_steps.cu', name) for name in wanted),
                                       architecture, progress)

@@ -57,7 +57,7 @@ class _Bench:
         # Labels and fractions are what the variants are compared in.
         self._repeats = repeats
         self._device = device.properties(config.device_id)
-        self._config = resolve(config.replace(subpixel=True), self._device)
+        self._config = resolve(config.replace(subpixel=True), self._device)[-1]
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._height, self._width = left.shape
         if config.reference_image == 'right':

@@ -30,7 +30,6 @@ from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.sources.pairs import Pair, Sources, inputs_of
 from stereo_bp_ros.stream.calibration_history import CalibrationHistory
@@ -78,9 +77,9 @@ def run(options: argparse.Namespace) -> int:
         for time_s, one in _due(sources, options.every):
             bar.update(task, advance=1)
             pair = one
-            searched = _range(config, one, shared.names_range(options))
             left, right = one.images
-            observer.offer(Observed(left, right, searched, one.calibration, None, time_s))
+            observer.offer(Observed(left, right, _range(config, one, shared.names_range(options)),
+                                    one.calibration, None, time_s))
             observer.measure()
             track.append((time_s, observer.rows))
     if pair is None:
@@ -126,7 +125,7 @@ def _due(sources: Sources, every_s: float) -> Iterator[tuple[float, Pair]]:
 def _range(config: MatcherConfig, pair: Pair, is_own: bool) -> MatcherConfig:
     if pair.disparities and not is_own:
         config = config.replace(disparity_range=pair.disparities)
-    return geometry.searched(config, pair.calibration)
+    return config
 
 
 def _number(value: float) -> float | None:

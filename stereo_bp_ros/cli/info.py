@@ -22,6 +22,7 @@ from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.settings import Setting
 from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import BackendUnavailable
+from stereo_bp_ros.images.raw_images import check_limits
 from stereo_bp_ros.papers.programs import memory_bound
 
 HELP = 'versions, devices, and the memory plan for an image size'
@@ -116,12 +117,13 @@ def _warm_up(options: argparse.Namespace, width: int, height: int) -> int:
     for name in options.warm_up:
         config = MatcherConfig.from_mapping(shared.chosen_settings(
             argparse.Namespace(**{**vars(options), 'preset': name})))
-        backend = choice.choose(config)
+        resolved = choice.resolve(config)
+        backend = resolved.backend
         if backend.name == 'cuda' and not options.size:
             raise ValueError('--warm-up needs --size: on CUDA kernels depend on the image size')
         before = backend.origins()
         start = time.perf_counter()
-        backend.warm_up(config, width, height)
+        backend.warm_up(resolved, width, height)
         seconds = time.perf_counter() - start
         counted = {origin: count - before[origin]
                    for origin, count in backend.origins().items()}
@@ -188,8 +190,9 @@ def _backend(config: MatcherConfig) -> dict[str, str]:
 
 
 def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
-    backend = choice.choose(config)
-    plan = backend.fit(config, width, height)
+    check_limits(width, height, config.max_image_width, config.max_image_height)
+    resolved = choice.resolve(config)
+    plan = resolved.plan(width, height)
     cut = plan.parts
     return {
         'width': width, 'height': height,
@@ -201,7 +204,7 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
         'arrays': [{'name': a.name, 'shape': list(a.shape), 'dtype': a.dtype, 'bytes': a.nbytes}
                    for a in plan.memory.arrays],
         'total_bytes': plan.memory.total,
-        'allowed_bytes': backend.allowed(config),
+        'allowed_bytes': resolved.backend.allowed(config),
         'paper_bound_bytes': 4 * memory_bound(width, height, config.disparity_range)}
 
 

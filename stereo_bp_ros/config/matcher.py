@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 import typing
 from collections.abc import Iterator, Mapping
@@ -111,32 +110,6 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         given = self._given_iterations
         return (given + (given[-1],) * self.levels)[:self.levels]
 
-    @functools.cached_property
-    def reduced(self) -> MatcherConfig:
-        """The configuration that images reduced by ``downscale`` are matched with."""
-        if self.downscale == 1:
-            return self
-        return self.replace(downscale=1, min_disparity=self.min_disparity // self.downscale,
-                            disparity_range=-(-self.disparity_range // self.downscale))
-
-    @functools.cached_property
-    def coarse(self) -> MatcherConfig:
-        """The configuration of the first pass of a band search, on images of half the size.
-
-        It searches the whole range and leaves no hole. The sparse census of an image is the
-        census of one of half the size, which gets the weight of both.
-        """
-        first, last = self.min_disparity, self.min_disparity + self.disparity_range - 1
-        return self.replace(
-            band_radius=0, min_disparity=first // 2,
-            disparity_range=last // 2 - first // 2 + 1, reference_image='left',
-            rectify=False, rectified_width=0, rectified_height=0,
-            row_correction='off',
-            census_weight=min(16.0, self.census_weight + self.sparse_census_weight),
-            sparse_census_weight=0.0, uniqueness_ratio=0.0, texture_threshold=0,
-            confidence_threshold=0.0, contrast_threshold=0.0, subpixel=False, border='invalid',
-            speckle_size=0, filling='background', bilateral_passes=0)
-
     @property
     def max_disparity(self) -> int:
         """The last disparity of the search, pixels."""
@@ -207,8 +180,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
 
 
 ResolvedConfig = typing.NewType('ResolvedConfig', MatcherConfig)
-"""What a back end matches with, made by its ``resolve`` alone: for images as they are reduced, by
-the program that computes it on the device. What is below a plan takes no other.
+"""What a pass over the matched images runs, made by ``Backend.resolve`` alone: for images as they
+are reduced, by the program that computes it on the device. Below a plan there is no other.
 """
 
 

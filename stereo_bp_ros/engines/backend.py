@@ -1,9 +1,10 @@
-"""What a back end, its plans and its engines are: each is a subclass of these."""
+"""What a back end and its engines are, and what they run where a configuration was given."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -15,42 +16,17 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Maps, Rectification, RightWarp
 from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines import geometry, partitions
-from stereo_bp_ros.engines.geometry import MemoryPlan
 from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.engines.plan import Passes, Plan
 from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.images.device_arrays import DeviceArray
-from stereo_bp_ros.images.raw_images import RawImage, check_limits
+from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.issues import IssueCode
 
 #: Of what is free, one engine takes at most this much.
 SHARE = 0.8
 
 _log = logging.getLogger('stereo_bp_ros.engines')
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Everything that an engine is built from; computed once and never changed.
-
-    config: with which images are matched that are
-    width, height: pixels large, after reduction;
-    parts:  how belief propagation cuts them;
-    downscale: by how much images of
-    image_width, image_height: pixels are reduced;
-    source: width and height of the images as they come, which differ from those where images are
-    rectified to another size;
-    memory: the arrays that the engine allocates, on the device, or on the host for the CPU.
-    """
-
-    config: ResolvedConfig
-    width: int
-    height: int
-    parts: Partitioning
-    downscale: int
-    image_width: int
-    image_height: int
-    source: tuple[int, int]
-    memory: MemoryPlan
 
 
 PlanT = TypeVar('PlanT', bound=Plan)
@@ -77,11 +53,16 @@ class Engine(abc.ABC):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        # Of the images as they are matched, with the live settings of the latest frame.
-        self.config = plan.config
+        # With the live settings of the latest frame; the last of them is ``config``.
+        self.passes = plan.passes
         self.width, self.height = plan.image_width, plan.image_height
         # What the maps of a side are of.
         self._mapped: dict[str, tuple[Rectification | None, RightWarp | None]] = {}
+
+    @property
+    def config(self) -> ResolvedConfig:
+        """Settings of the last pass, with the live ones of the latest frame."""
+        return self.passes[-1]
 
     def warm_up(self) -> float:
         """Compile what any frame can run and building has not compiled; returns the seconds."""
@@ -124,8 +105,8 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def update(self, config: MatcherConfig) -> None:
-        """Take over a configuration that differs in live settings only; no allocation."""
+    def update(self, passes: Passes) -> None:
+        """Take over passes that differ from the plan's in live settings only; no allocation."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -168,50 +149,29 @@ class Backend(abc.ABC, Generic[PlanT]):
         self.reason = reason
 
     @abc.abstractmethod
-    def resolve(self, config: MatcherConfig) -> ResolvedConfig:
-        """What engines here match with where a configuration is asked for.
+    def resolve(self, config: MatcherConfig) -> Passes:
+        """The passes that engines here run where an effective configuration is asked for.
+
+        ``Resolved.passes`` keeps them; nothing else asks.
 
         :raises ConfigError: no engine here can compute it; names the setting and the limit.
         """
 
     @abc.abstractmethod
-    def plan(self, config: MatcherConfig, width: int, height: int,
-             parts: Partitioning | None = None) -> PlanT:
-        """The plan of an engine for images that come in a size in pixels.
-
-        :param parts: how they are cut after reduction; None = not at all.
-
-        :raises ConfigError: as ``resolve``.
-        """
-
-    def fit(self, config: MatcherConfig, width: int, height: int, returned: int = 0) -> PlanT:
-        """The plan of an engine that fits the memory allowed, whole or in partitions.
-
-        :param returned: bytes that another engine will have given back by then.
-        :raises InputError: it is larger than max_image_width x max_image_height.
-        :raises MemoryLimitError: it does not fit, in whatever partitions.
-        :raises ConfigError: as ``resolve``, or partitions that do not fit into the image.
-        """
-        return self._fit(config, width, height, self.allowed(config, returned))
-
-    def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
-                    ) -> PlanT:
-        """As ``fit``, where nothing else takes memory. Asks no device: for any thread."""
-        return self._fit(config, width, height, self.allowed(config, returned))
-
-    def _fit(self, config: MatcherConfig, width: int, height: int, allowed: int) -> PlanT:
-        check_limits(width, height, config.max_image_width, config.max_image_height)
-        parts = partitions.choose(
-            self.resolve(config), *geometry.reduced_size(config, width, height), allowed,
-            lambda parts: self.plan(config, width, height, parts).memory)
-        return self.plan(config, width, height, parts)
+    def lay_out(self, config: MatcherConfig, passes: Passes, width: int, height: int,
+                parts: Partitioning | None = None) -> PlanT:
+        """As ``Resolved.lay_out``; ``passes``: of the effective configuration ``config``."""
 
     def allowed(self, config: MatcherConfig, returned: int = 0) -> int:
         """Bytes that one engine may allocate: ``memory_limit``, or 80 % of what is free.
 
-        :param returned: as for ``fit``.
+        :param returned: bytes that another engine will have given back by then.
         """
         return config.memory_limit or int(SHARE * (self.free_memory() + returned))
+
+    def allowed_at_best(self, config: MatcherConfig, returned: int = 0) -> int:
+        """As ``allowed``, where nothing else takes memory. Asks no device: for any thread."""
+        return self.allowed(config, returned)
 
     @abc.abstractmethod
     def free_memory(self) -> int:
@@ -251,7 +211,7 @@ class Backend(abc.ABC, Generic[PlanT]):
         """Build an engine, of which the user knows."""
 
     @abc.abstractmethod
-    def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
+    def warm_up(self, resolved: Resolved[PlanT], width: int, height: int) -> None:
         """Compile everything that a configuration will run. Asks no device: for any thread.
 
         No memory of the images' size is allocated, whatever the size.
@@ -260,7 +220,7 @@ class Backend(abc.ABC, Generic[PlanT]):
         """
 
     @abc.abstractmethod
-    def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
+    def kernels_of(self, resolved: Resolved[PlanT], width: int = 0, height: int = 0
                    ) -> tuple[object, ...]:
         """What decides which kernels run: with equal ones there is nothing new to compile.
 
@@ -282,3 +242,51 @@ class Backend(abc.ABC, Generic[PlanT]):
     @abc.abstractmethod
     def origins(self) -> dict[str, int]:
         """How many kernels this process has 'compiled', 'kept' of these, and read from 'disk'."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved(Generic[PlanT]):
+    """What engines run where a configuration was given.
+
+    given:   the configuration that was set.
+    config:  the effective one, of the images as they come: see ``geometry.effective``.
+    backend: what computes.
+    """
+
+    given: MatcherConfig
+    config: MatcherConfig
+    backend: Backend[PlanT]
+
+    @functools.cached_property
+    def passes(self) -> Passes:
+        """What is run on the images as they are matched.
+
+        :raises ConfigError: as ``Backend.resolve``.
+        """
+        return self.backend.resolve(self.config)
+
+    def changed(self, given: MatcherConfig, calibration: Calibration | None) -> Resolved[PlanT]:
+        """After a change of live settings, which no other back end is chosen for."""
+        return Resolved(given, geometry.effective(given, calibration), self.backend)
+
+    def plan(self, width: int, height: int, allowed: int | None = None) -> PlanT:
+        """The plan of an engine that fits the memory allowed, whole or in partitions.
+
+        :param width, height: of the images as they come, pixels.
+        :param allowed: bytes; None = ``Backend.allowed``.
+        :raises MemoryLimitError: it does not fit, in whatever partitions.
+        :raises ConfigError: as ``Backend.resolve``, or partitions that do not fit into the image.
+        """
+        if allowed is None:
+            allowed = self.backend.allowed(self.config)
+        parts = partitions.choose(
+            self.passes[-1], *geometry.reduced_size(self.config, width, height), allowed,
+            lambda parts: self.lay_out(width, height, parts).memory)
+        return self.lay_out(width, height, parts)
+
+    def lay_out(self, width: int, height: int, parts: Partitioning | None = None) -> PlanT:
+        """The plan of an engine, whatever the memory.
+
+        :param parts: how reduced images are cut; None = not at all.
+        """
+        return self.backend.lay_out(self.config, self.passes, width, height, parts)

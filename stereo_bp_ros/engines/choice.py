@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.engines.backend import Backend, Engine
+from stereo_bp_ros.engines import geometry
+from stereo_bp_ros.engines.backend import Backend, Engine, Resolved
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 
 if TYPE_CHECKING:
@@ -15,49 +17,57 @@ if TYPE_CHECKING:
 
 
 def choose(config: MatcherConfig) -> Backend[Any]:
-    """The back end that ``config.backend`` gets on this machine.
+    """The back end that ``config.backend`` gets on this machine; as ``resolve``."""
+    return resolve(config).backend
+
+
+def resolve(config: MatcherConfig, calibration: Calibration | None = None) -> Resolved[Any]:
+    """What engines run where a configuration is given, and the back end that computes it.
 
     ``auto`` takes CUDA where there is a device and the engine has the settings, else the CPU,
     and says why in one line.
 
+    :param calibration: of the pairs; None: not known.
     :raises BackendUnavailable: the asked-for back end cannot run here.
-    :raises ConfigError: backend cuda, and a setting that only the CPU engine has.
+    :raises ConfigError: backend cuda, and a setting that only the CPU engine has; or as
+        ``geometry.effective``.
     """
     from stereo_bp_ros.engines.cuda.backend import ask
-    chosen = _choose(config, ask)
-    assert chosen is not None
-    return chosen
+    resolved = _resolve(config, calibration, ask)
+    assert resolved is not None
+    return resolved
 
 
-def known(config: MatcherConfig) -> Backend[Any] | None:
-    """As ``choose``, from what that has found out about the device before; asks no device.
+def known(config: MatcherConfig, calibration: Calibration | None = None) -> Resolved[Any] | None:
+    """As ``resolve``, from what that has found out about the device before; asks no device.
 
     Any thread may call this, while CUDA is for one. None = nobody has asked for that device.
 
-    :raises BackendUnavailable, ConfigError: as ``choose``.
+    :raises BackendUnavailable, ConfigError: as ``resolve``.
     """
     from stereo_bp_ros.engines.cuda.backend import remember
-    return _choose(config, remember)
+    return _resolve(config, calibration, remember)
 
 
-def _choose(config: MatcherConfig, properties_of: Callable[[int], Properties | None]
-            ) -> Backend[Any] | None:
+def _resolve(given: MatcherConfig, calibration: Calibration | None,
+             properties_of: Callable[[int], Properties | None]) -> Resolved[Any] | None:
     from stereo_bp_ros.engines.cpu.backend import CpuBackend
     from stereo_bp_ros.engines.cuda.backend import CudaBackend
+    config = geometry.effective(given, calibration)
     if config.backend == 'cpu':
-        return CpuBackend('asked for')
+        return Resolved(given, config, CpuBackend('asked for'))
     try:
         device = properties_of(config.device_id)
         if device is None:
             return None
-        cuda = CudaBackend(device, 'asked for' if config.backend == 'cuda'
-                           else f'found {device.name}')
-        cuda.resolve(config)
-        return cuda
+        resolved = Resolved(given, config, CudaBackend(
+            device, 'asked for' if config.backend == 'cuda' else f'found {device.name}'))
+        _ = resolved.passes         # rejected where CUDA cannot compute it
+        return resolved
     except (BackendUnavailable, ConfigError) as error:
         if config.backend == 'cuda':
             raise
-        return CpuBackend(str(error))
+        return Resolved(given, config, CpuBackend(str(error)))
 
 
 #: Settings of the machine, by which ``auto`` chooses a preset.
@@ -70,7 +80,7 @@ def best_preset(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple
     Returns its name, and a sentence that says so and why.
 
     :param width, height: of the images, pixels; 0 = not known.
-    :raises BackendUnavailable, ConfigError: as ``choose``.
+    :raises BackendUnavailable, ConfigError: as ``resolve``.
     """
     backend = choose(config)
     name = backend.best_preset(config, width, height)
@@ -81,11 +91,10 @@ def best_preset(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple
 def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
     """Build the engine for a configuration and an image size in pixels.
 
-    :raises BackendUnavailable: as ``choose``.
-    :raises StereoError: as ``Backend.fit`` and ``Backend.create``.
+    :raises StereoError: as ``resolve``, ``Resolved.plan`` and ``Backend.create``.
     """
-    backend = choose(config)
-    return backend.create(backend.fit(config, width, height))
+    resolved = resolve(config)
+    return resolved.backend.create(resolved.plan(width, height))
 
 
 def warm_up(config: MatcherConfig, width: int = 0, height: int = 0) -> float:
@@ -98,5 +107,6 @@ def warm_up(config: MatcherConfig, width: int = 0, height: int = 0) -> float:
     :raises StereoError: as ``create_engine``.
     """
     start = time.perf_counter()
-    choose(config).warm_up(config, width, height)
+    resolved = resolve(config)
+    resolved.backend.warm_up(resolved, width, height)
     return time.perf_counter() - start

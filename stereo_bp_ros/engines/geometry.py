@@ -17,12 +17,12 @@ from stereo_bp_ros.frame.disparity_frame import ValidWindow
 #: Alignment of every array in an arena, bytes: one cache line of today's CPUs and GPUs.
 ALIGNMENT = 64
 
-#: Labels that ``searched`` rounds up to: CUDA's messages and costs lie in chunks of so many, and
+#: Labels that ``effective`` rounds up to: CUDA's messages and costs lie in chunks of so many, and
 #: the CPU's have no padding that a multiple of fewer would save.
 WHOLE_LABELS = 8
 
 
-def searched(config: MatcherConfig, calibration: Calibration | None) -> MatcherConfig:
+def effective(config: MatcherConfig, calibration: Calibration | None) -> MatcherConfig:
     """The configuration that pairs of a calibration are matched with: without ``min_depth``.
 
     A point at depth Z has the disparity f B / Z + cx_left - cx_right between the images as they
@@ -101,8 +101,14 @@ def reduced_size(config: MatcherConfig, width: int, height: int) -> tuple[int, i
     return max(1, width // config.downscale), max(1, height // config.downscale)
 
 
+def reduced_range(config: MatcherConfig) -> tuple[int, int]:
+    """First disparity and number of disparities in pixels of the reduced images."""
+    return (config.min_disparity // config.downscale,
+            -(-config.disparity_range // config.downscale))
+
+
 def coarse_size(width: int, height: int) -> tuple[int, int]:
-    """Width and height in pixels of the images of ``MatcherConfig.coarse``."""
+    """Width and height in pixels of the images of a band search's first pass."""
     return max(1, width // 2), max(1, height // 2)
 
 
@@ -119,7 +125,7 @@ def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     """
     small_width, small_height = reduced_size(config, width, height)
     width, height = rectified_size(config, width, height)
-    found = matched_window(config.reduced, small_width, small_height)
+    found = _window(config, *reduced_range(config), small_width, small_height)
     if found.width == 0:
         return found
     x_offset = found.x_offset
@@ -139,7 +145,11 @@ def _enlarge(first: int, count: int, small: int, whole: int, factor: int) -> tup
 
 def matched_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     """``valid_window`` in the frame of matching, which is neither mirrored nor reduced."""
-    first, last = config.min_disparity, config.min_disparity + config.disparity_range - 1
+    return _window(config, config.min_disparity, config.disparity_range, width, height)
+
+
+def _window(config: MatcherConfig, first: int, count: int, width: int, height: int) -> ValidWindow:
+    last = first + count - 1
     if config.has_combined_cost:        # where one label has a partner
         first, last = last, first
     if config.stereo_algorithm == 'bp':

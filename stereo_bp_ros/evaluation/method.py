@@ -10,7 +10,6 @@ import numpy as np
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.evaluation import regions
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
 from stereo_bp_ros.sources.pairs import Pair
@@ -45,14 +44,19 @@ class Method:
         return pair.calibration or self.calibration
 
     def range_of(self, config: MatcherConfig, pair: Pair) -> MatcherConfig:
-        """A configuration as it searches in a pair: as far as the data set or min_depth says."""
+        """A configuration for a pair: it searches as far as the data set says.
+
+        ``min_depth`` counts where the pair has a calibration, whatever those before it had.
+        """
         count = pair.disparities
         if not count and self.range_from_truth and pair.truth is not None:
             highest = float(np.max(pair.truth, where=np.isfinite(pair.truth), initial=0.0))
             count = max(2, min(512, math.ceil(highest) + 1 - config.min_disparity))
         if count and not self.own_range:
             config = config.replace(disparity_range=count)
-        return geometry.searched(config, self.calibration_of(pair))
+        if self.calibration_of(pair) is None and config.min_depth:
+            config = config.replace(min_depth=0.0)
+        return config
 
     def judge(self, pair: Pair, disparity: np.ndarray, valid: np.ndarray) -> FrameScore:
         """Compare a map with a pair's truth.

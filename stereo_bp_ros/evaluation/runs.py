@@ -167,9 +167,9 @@ class Evaluation:
                 *maps[name], confidence=frames[name].confidence, **known), dict(timings),
                 device_ms(matcher.backend, timings),
                 None if matcher.memory_plan is None else matcher.memory_plan.total,
-                matcher.config.disparity_range, _rows(seen, stream.config, pair))
+                matcher.effective_config.disparity_range, _rows(seen, stream.config, pair))
         assert known is not None
-        config = self._streams[self._own].config
+        config = self._streams[self._own].matcher.effective_config
         if pair.truth is not None:
             issues = issues + checks.believe(checks.check_truth(pair.truth, config), config)
         for name in self._baselines:
@@ -198,7 +198,7 @@ class Evaluation:
         return seen
 
     def _baseline(self, name: str) -> baselines.Baseline:
-        config = self._streams[self._own].config
+        config = self._streams[self._own].matcher.effective_config
         return baselines.Baseline(name, config.disparity_range, config.min_disparity)
 
     def _greys(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.checks.checks import check_calibration_size
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import choice, geometry
-from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, Plan
+from stereo_bp_ros.engines.backend import SHARE, Engine, Resolved
+from stereo_bp_ros.engines.plan import Plan
 
 
 class CurrentEngine:
     """One engine at a time, for the size, the configuration and the calibration of the frames.
 
-    config:      the configuration that was set.
-    effective:   that of the engine, with the ``disparity_range`` that ``min_depth`` gives.
+    resolved:    what engines run where the configuration was set.
     calibration: the latest one given; None before the first.
     engine:      None before the first frame.
     compile_time: seconds that the last ``prepare`` or ``reconfigure`` spent on compiling.
@@ -26,10 +27,8 @@ class CurrentEngine:
     """
 
     def __init__(self, config: MatcherConfig) -> None:
-        self.config = config
         self.calibration: Calibration | None = None
-        self.effective: MatcherConfig = geometry.searched(config, None)
-        self.backend = choice.choose(self.effective)
+        self.resolved: Resolved[Any] = choice.resolve(config)
         self.engine: Engine | None = None
         self.compile_time = 0.0
         self._warm: MatcherConfig | None = None
@@ -52,38 +51,37 @@ class CurrentEngine:
             known = self.engine
             engine = self.for_size(width, height)
             # The first image waits here: what has been warmed up is not run once more.
-            is_warm = self._warm is not None and self._warm.is_live_change(self.effective)
+            is_warm = self._warm is not None and self._warm.is_live_change(self.resolved.config)
             seconds = 0.0 if is_warm else engine.warm_up()
             self.compile_time = seconds + (engine.compile_time if engine is not known else 0)
         else:
-            self.compile_time = _warm_up(self.backend, self.effective)
-        self._warm = self.effective
+            self.compile_time = _warm_up(self.resolved)
+        self._warm = self.resolved.config
 
     def reconfigure(self, config: MatcherConfig, calibration: Calibration | None) -> bool:
         """As ``StereoMatcher.reconfigure``."""
         calibration = calibration or self.calibration
-        is_new = self._switch_to(geometry.searched(config, calibration))
-        self.config, self.calibration = config, calibration
+        is_new = self._switch_to(config, calibration)
+        self.calibration = calibration
         return is_new
 
     def apply_calibration(self, calibration: Calibration | None, width: int, height: int) -> None:
         """Search as far as ``min_depth`` is by a calibration, in images of a size.
 
-        :raises StereoError: as ``StereoMatcher.compute``; the effective configuration stays.
+        :raises StereoError: as ``StereoMatcher.compute``; what is resolved stays.
         """
+        given = self.resolved.given
         if calibration is not None and width and height:
-            check_calibration_size(calibration, *geometry.rectified_size(
-                self.config, width, height))
+            check_calibration_size(calibration, *geometry.rectified_size(given, width, height))
         if calibration is None or calibration == self.calibration:
             return
-        wanted = geometry.searched(self.config, calibration)
-        if wanted != self.effective:
-            backend = choice.choose(wanted)
+        if geometry.effective(given, calibration) != self.resolved.config:
             if self.size == (width, height):
-                self._switch_to(wanted)
-            elif self.engine is not None:       # images of this size need another one anyway
+                self._switch_to(given, calibration)
+            else:                               # images of this size need another one anyway
+                resolved = choice.resolve(given, calibration)
                 self.close()
-            self.backend, self.effective = backend, wanted
+                self.resolved = resolved
         self.calibration = calibration
 
     def for_size(self, width: int, height: int) -> Engine:
@@ -91,7 +89,7 @@ class CurrentEngine:
         engine = self.engine
         if engine is None or engine.plan.source != (width, height):
             self.close()
-            engine = self.backend.create(self.backend.fit(self.effective, width, height))
+            engine = self.resolved.backend.create(self.resolved.plan(width, height))
             self.engine = engine
         return engine
 
@@ -101,22 +99,23 @@ class CurrentEngine:
         if engine is not None:
             engine.close()
 
-    def _switch_to(self, config: MatcherConfig) -> bool:
-        """``reconfigure``, to a configuration without ``min_depth``."""
-        if self.effective.is_live_change(config):
+    def _switch_to(self, given: MatcherConfig, calibration: Calibration | None) -> bool:
+        """``reconfigure``, for the pairs of a calibration."""
+        resolved = self.resolved.changed(given, calibration)
+        if self.resolved.config.is_live_change(resolved.config):
             if self.engine is not None:
-                self.engine.update(config)
-            self.effective = config
+                self.engine.update(resolved.passes)
+            self.resolved = resolved
             return False
-        backend, old = choice.choose(config), self.engine
+        resolved, old = choice.resolve(given, calibration), self.engine
         if old is None:
-            self.compile_time = _warm_up(backend, config)
+            self.compile_time = _warm_up(resolved)
         else:
-            plan, fits_beside = self._plan_successor(old, backend, config)
+            plan, fits_beside = self._plan_successor(old, resolved)
             if not fits_beside:
                 # If the new one fails all the same, the next frame builds this one again.
                 self.close()
-            engine = backend.create(plan)
+            engine = resolved.backend.create(plan)
             try:
                 self.compile_time = engine.compile_time + engine.warm_up()
             except BaseException:
@@ -124,10 +123,10 @@ class CurrentEngine:
                 raise
             self.engine = engine
             old.close()
-        self.effective, self.backend, self._warm = config, backend, config
+        self.resolved, self._warm = resolved, resolved.config
         return True
 
-    def _plan_successor(self, old: Engine, backend: Backend, config: MatcherConfig
+    def _plan_successor(self, old: Engine, resolved: Resolved[Any]
                         ) -> tuple[Plan, bool]:
         """The plan of an engine after an older one, and whether it fits beside that.
 
@@ -135,14 +134,16 @@ class CurrentEngine:
 
         :raises StereoError: it does not fit without the old one either.
         """
-        if not backend.shares_memory_with(self.backend):
-            return backend.fit(config, *old.plan.source), True
-        plan = backend.fit(config, *old.plan.source, old.plan.memory.total)
+        backend = resolved.backend
+        if not backend.shares_memory_with(self.resolved.backend):
+            return resolved.plan(*old.plan.source), True
+        plan: Plan = resolved.plan(*old.plan.source, backend.allowed(
+            resolved.config, old.plan.memory.total))
         return plan, plan.memory.total <= SHARE * backend.free_memory()
 
 
-def _warm_up(backend: Backend, config: MatcherConfig) -> float:
+def _warm_up(resolved: Resolved[Any]) -> float:
     """Compile for images of whatever size; returns the seconds."""
     start = time.perf_counter()
-    backend.warm_up(config, 0, 0)
+    resolved.backend.warm_up(resolved, 0, 0)
     return time.perf_counter() - start

@@ -22,7 +22,7 @@ from stereo_bp_ros.errors import ConfigError, InputError
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame, output_arrays
 from stereo_bp_ros.frame.pending import Pending
 from stereo_bp_ros.images import device_arrays
-from stereo_bp_ros.images.raw_images import check_pair, image_of
+from stereo_bp_ros.images.raw_images import check_limits, check_pair, image_of
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.matcher.current_engine import CurrentEngine
 from stereo_bp_ros.matcher.opencv_interface import OpenCvStereoMatcher
@@ -91,13 +91,13 @@ class StereoMatcher:
     @property
     def config(self) -> MatcherConfig:
         """The configuration that was set."""
-        return self._current.config
+        return self._current.resolved.given
 
     @property
     def effective_config(self) -> MatcherConfig:
         """The configuration of the engines: ``config`` with the ``disparity_range`` that
         ``min_depth`` and ``calibration`` give, and ``min_depth`` 0."""
-        return self._current.effective
+        return self._current.resolved.config
 
     @property
     def calibration(self) -> Calibration | None:
@@ -107,18 +107,18 @@ class StereoMatcher:
     @property
     def backend(self) -> str:
         """What computes: 'cpu' or 'cuda'."""
-        return self._current.backend.name
+        return self._current.resolved.backend.name
 
     @property
     def backend_reason(self) -> str:
         """Why this back end, in one line."""
-        return self._current.backend.reason
+        return self._current.resolved.backend.reason
 
     @property
     def device(self) -> dict[str, str]:
         """What computes and how, for people: ``device`` is its name, and ``threads`` how many
         there are on the CPU."""
-        return self._current.backend.describe(self.effective_config)
+        return self._current.resolved.backend.describe(self.effective_config)
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -158,6 +158,7 @@ class StereoMatcher:
         if bool(width) != bool(height):
             raise InputError(IssueCode.BAD_SIZE, f'{width} x {height}',
                              'give width and height, or neither')
+        check_limits(width, height, self.config.max_image_width, self.config.max_image_height)
         with self._entrance:
             self._current.prepare(width, height, calibration_of(calibration))
         return time.perf_counter() - start
@@ -349,7 +350,7 @@ class StereoMatcher:
             check_fixed_point(config)
         on_device = device_arrays.among({'left': left.data, 'right': right.data, **arrays})
         if on_device:
-            self._current.backend.check_places(on_device)
+            self._current.resolved.backend.check_places(on_device)
         engine = self._current.for_size(left.width, left.height)
         if on_device:
             engine.wait_for(device_arrays.stream_handle(stream))

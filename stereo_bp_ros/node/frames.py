@@ -110,7 +110,7 @@ class _Inputs:
     issues: list[Issue] | None = None
 
     def observed(self, pair: StereoPair, config: MatcherConfig) -> Pair:
-        """As an observer takes them; ``config`` with the range that is searched."""
+        """As an observer takes them."""
         return Pair(self.left, self.right, config, self.calibration, self.rectification,
                     1e-9 * pair.stamp_ns, 1e-9 * abs(pair.right_stamp_ns - pair.stamp_ns))
 
@@ -280,7 +280,7 @@ class FrameProcessor:
         checks.check_image_size('right', pair.right_info, right.width, right.height)
         ready = _Inputs(left, right, calibration, rectification,
                         pair.left_info if config.reference_image == 'left' else pair.right_info)
-        observed = ready.observed(pair, geometry.searched(config, calibration))
+        observed = ready.observed(pair, config)
         if self._measures_inline:
             seen = self._observer.observe(observed)
             ready.correction, ready.issues = seen.correction, seen.issues

@@ -74,7 +74,7 @@ class MatcherHost:
             # A rebuild that fails may be tried again, with what was in use before.
             self.config = previous
         start = time.perf_counter()
-        config = self.effective(config)
+        config = self.usable(config)
         matcher = self._factory(config)
         try:
             with self._building():
@@ -88,7 +88,7 @@ class MatcherHost:
         self._use(matcher, config)
         return time.perf_counter() - start
 
-    def effective(self, config: MatcherConfig) -> MatcherConfig:
+    def usable(self, config: MatcherConfig) -> MatcherConfig:
         """A configuration as it can be used here: on the CPU once the device is lost."""
         return config.replace(backend='cpu') if self.lost else config
 
@@ -100,7 +100,7 @@ class MatcherHost:
         """
         if self.matcher is None:
             return False
-        config = self.effective(config)
+        config = self.usable(config)
         with self._building():
             needed = self.matcher.reconfigure(config, calibration)
         if needed:
@@ -192,9 +192,9 @@ class MatcherHost:
     def pin(self, buffer: Any) -> None:
         """Have the device write into a buffer directly, where it is one that can."""
         if self.matcher is not None and self.matcher.backend == 'cuda':
-            backend = choice.known(self.matcher.config)
-            if backend is not None and backend.tools is not None:
-                backend.tools.pin(buffer)
+            known = choice.known(self.matcher.config)
+            if known is not None and known.backend.tools is not None:
+                known.backend.tools.pin(buffer)
 
     def fall_back_to_cpu(self, error: DeviceLostError) -> None:
         """Replace a lost back end by the CPU's, for the rest of this process.

@@ -13,6 +13,7 @@ from stereo_bp_ros.cameras.calibration import Calibration, image_size
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.engines import choice, geometry
+from stereo_bp_ros.engines.backend import Resolved
 from stereo_bp_ros.errors import ConfigError, InputError, StereoError, reason_of
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
@@ -29,13 +30,13 @@ class Reconfiguration:
     """Decides when the worker builds another engine; called from the executor's thread.
 
     :param log: is told, in words, when a new engine is in use.
-    :param warm_up: compiles what a configuration needs for a width and height, 0 = not known;
+    :param warm_up: compiles what is resolved for a width and height, 0 = not known;
         called in a thread of its own. It keeps no memory.
     """
 
     def __init__(self, *, matcher_host: MatcherHost, worker: Worker, mailbox: Mailbox,
                  issues: IssueLog, log: Callable[[str], object],
-                 warm_up: Callable[[MatcherConfig, int, int], object] | None = None
+                 warm_up: Callable[[Resolved[Any], int, int], object] | None = None
                  ) -> None:
         self._matcher_host = matcher_host
         self._worker = worker
@@ -69,9 +70,9 @@ class Reconfiguration:
         """
         old = None
         with contextlib.suppress(ConfigError):      # min_depth is out of reach
-            old = self._searched(active)
+            old = geometry.effective(active, self._calibration(active))
         try:
-            wanted = self._searched(wanted)
+            wanted = geometry.effective(wanted, self._calibration(wanted))
         except ConfigError:
             if old is None:
                 return                  # so it is before the change, and said of every pair
@@ -80,9 +81,10 @@ class Reconfiguration:
         if all(size) and (old is None or not old.is_live_change(wanted)):
             matcher = self._matcher_host.matcher
             plan = None if matcher is None else matcher.memory_plan
-            backend = choice.known(wanted)
-            if backend is not None:     # else the worker finds out
-                backend.fit_at_best(wanted, *size, 0 if plan is None else plan.total)
+            known = choice.known(wanted)
+            if known is not None:       # else the worker finds out
+                known.plan(*size, known.backend.allowed_at_best(
+                    wanted, 0 if plan is None else plan.total))
 
     def reconcile(self, parameters: Parameters) -> None:
         """Have the worker bring the engine in step with the parameters as they are by then.
@@ -91,7 +93,7 @@ class Reconfiguration:
         Parameters that cannot be applied are set back.
         """
         active, wanted = self._matcher_host.config, parameters.matcher
-        if active is not None and not active.is_live_change(self._matcher_host.effective(wanted)):
+        if active is not None and not active.is_live_change(self._matcher_host.usable(wanted)):
             self._asked = time.monotonic()
             with self._lock:
                 if self.compiling:     # that thread looks at the parameters again
@@ -128,12 +130,10 @@ class Reconfiguration:
         except InputError:              # said of every pair
             return None
 
-    def _searched(self, config: MatcherConfig) -> MatcherConfig:
-        """What an engine is built with for a configuration and the latest camera_infos.
-
-        :raises ConfigError: as ``geometry.searched``.
-        """
-        return geometry.searched(config, self._calibration(config))
+    def _known(self, config: MatcherConfig) -> Resolved[Any] | None:
+        """As ``choice.known``, for the latest camera_infos."""
+        config = self._matcher_host.usable(config)
+        return choice.known(config, self._calibration(config))
 
     def _size_built(self) -> tuple[int, int] | None:
         matcher = self._matcher_host.matcher
@@ -145,13 +145,12 @@ class Reconfiguration:
         if active is None:
             return ()                   # configure compiles
         try:
-            wanted = self._searched(self._matcher_host.effective(parameters.matcher))
-            old, new = choice.known(active), choice.known(wanted)
+            old, new = choice.known(active), self._known(parameters.matcher)
             if old is None or new is None:
                 return ()               # the worker asks the device, and compiles
-            self._compiled.add(old.kernels_of(
-                active, *(self._size_built() or (settings.image_width, settings.image_height))))
-            kernels = new.kernels_of(wanted, *self.known_size(settings))
+            self._compiled.add(old.backend.kernels_of(
+                old, *(self._size_built() or (settings.image_width, settings.image_height))))
+            kernels = new.backend.kernels_of(new, *self.known_size(settings))
         except StereoError:
             return ()                   # refused where it is applied, and set back
         return () if kernels in self._compiled else kernels
@@ -164,7 +163,7 @@ class Reconfiguration:
     def _compile_ahead(self, parameters: Parameters) -> None:
         while True:
             with self._lock:
-                wanted = self._matcher_host.effective(parameters.matcher)
+                wanted = parameters.matcher
                 size = self.known_size(parameters.node)
                 missing = self._missing_kernels(parameters)
                 if not missing:
@@ -173,7 +172,9 @@ class Reconfiguration:
                     return
             # What cannot be compiled is refused where it is applied, too.
             with contextlib.suppress(Exception):
-                self._warm_up(self._searched(wanted), *size)
+                resolved = self._known(wanted)
+                if resolved is not None:
+                    self._warm_up(resolved, *size)
             self._compiled.add(missing)
 
     def _let_a_burst_end(self) -> None:
@@ -190,11 +191,11 @@ class Reconfiguration:
 
     def _reconcile(self, parameters: Parameters) -> None:
         active, wanted = self._matcher_host.config, parameters.matcher
-        if active is None or self._matcher_host.effective(wanted) == active:
+        if active is None or self._matcher_host.usable(wanted) == active:
             return
         self._mailbox.reconfiguring = True
         try:
-            if not active.is_live_change(self._matcher_host.effective(wanted)):
+            if not active.is_live_change(self._matcher_host.usable(wanted)):
                 self._let_a_burst_end()
                 if self.compiling:     # that thread comes back to it
                     return
@@ -217,15 +218,12 @@ class Reconfiguration:
         if config is None:
             return
         try:
-            config = self._searched(config)
-            choice.choose(config).fit(config, width, height)
+            choice.resolve(config, self._calibration(config)).plan(width, height)
             self._issues.clear(IssueCode.INPUT)
         except StereoError as error:
             self._issues.add(IssueCode.INPUT, f'no engine for {width} x {height}: {error}')
 
 
-def _warm_up(config: MatcherConfig, width: int, height: int) -> None:
+def _warm_up(resolved: Resolved[Any], width: int, height: int) -> None:
     """Compile what a configuration needs, without the device that the worker has to itself."""
-    backend = choice.known(config)
-    if backend is not None:
-        backend.warm_up(config, width, height)
+    resolved.backend.warm_up(resolved, width, height)

@@ -183,9 +183,9 @@ class _Examiner:
     def issues(self, pair: Pair, answer: Answer) -> list[Issue]:
         """Of one pair after another."""
         left, right = pair.images
-        config = geometry.searched(self._config, pair.calibration)
-        observed = Observed(left, right, config, pair.calibration,
+        observed = Observed(left, right, self._config, pair.calibration,
                             time_s=1e-9 * answer.stamp_ns)
+        config = observed.config
         try:
             found = checks.believe(checks.examine_calibration(
                 pair.calibration, left.width, left.height), config)

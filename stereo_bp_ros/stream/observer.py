@@ -7,6 +7,7 @@ stream, the node, the evaluation and the check of a calibration.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from typing import NamedTuple
@@ -53,10 +54,11 @@ LOOK_INTERVAL_S = 0.5
 UNKNOWN_S = 3.0
 
 
-class Pair(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Pair:
     """A pair to be observed; nobody may write into its images from then on.
 
-    config:        with the range that is searched.
+    config:        how it is matched; the pair keeps the effective one of its calibration.
     calibration:   of the rectified images; None: not known.
     rectification: of raw images.
     time_s:        its stamp, seconds; None: it follows no other.
@@ -70,6 +72,9 @@ class Pair(NamedTuple):
     rectification: Rectification | None = None
     time_s: float | None = None
     apart_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, 'config', geometry.effective(self.config, self.calibration))
 
     @property
     def camera(self) -> _Camera:

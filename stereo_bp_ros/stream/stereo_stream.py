@@ -175,7 +175,7 @@ class StereoStream:
         checks.check_rectification(config, self._rectification, left.width, left.height)
         size = geometry.rectified_size(config, left.width, left.height)
         issues = checks.believe(checks.examine_calibration(calibration, *size), config)
-        self._pair = pair = Pair(left, right, geometry.searched(config, calibration), calibration,
+        self._pair = pair = Pair(left, right, config, calibration,
                                  self._rectification, stamp)
         seen = self._observer.observe(pair, measures=self._measuring == 'inline')
         if self._measuring == 'background' and self._observer.is_due(pair) and (

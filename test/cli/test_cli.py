@@ -15,6 +15,7 @@ import pytest
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import VERBS, main
 from stereo_bp_ros.engines import choice
+from stereo_bp_ros.engines.backend import Resolved
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
@@ -280,7 +281,8 @@ def test_a_warm_up_tells_what_it_has_compiled_and_fails_where_that_cannot_be_kep
 
 
 def test_a_warm_up_on_cuda_needs_the_size(capsys, monkeypatch):
-    monkeypatch.setattr(choice, 'choose', lambda _: CudaBackend(TYPICAL, 'found'))
+    monkeypatch.setattr(choice, 'resolve', lambda config: Resolved(
+        config, config, CudaBackend(TYPICAL, 'found')))
     for name, words in (('road', '--warm-up needs --size'), ('roads', "'roads'")):
         assert main(['info', '--warm-up', name]) == 2
         assert words in capsys.readouterr().err

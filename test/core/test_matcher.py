@@ -23,6 +23,7 @@ from stereo_bp_ros import (
 )
 from stereo_bp_ros.engines import choice, host_memory, partitions
 from stereo_bp_ros.engines.backend import SHARE, Backend
+from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.runtime import device
 
 SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
@@ -272,9 +273,24 @@ def scarce(monkeypatch):
     return install
 
 
+def test_a_configuration_is_resolved_once_for_an_engine_and_its_frames(textured_pair, monkeypatch):
+    resolve, asked = CpuBackend.resolve, []
+    monkeypatch.setattr(CpuBackend, 'resolve', lambda backend, config: (
+        asked.append(config), resolve(backend, config))[1])
+    near, nearer = (Calibration(100.0, baseline, 40.0, 40.0, 20.0) for baseline in (0.2, 0.5))
+    given = MatcherConfig.preset('road_band', backend='cpu', min_depth=1.0, downscale=2)
+    with StereoMatcher(given) as matcher:
+        for calibration in (near, near, nearer, None):
+            matcher.compute(*textured_pair(80, 40, 7), calibration=calibration)
+        assert [config.disparity_range for config in asked] == [32, 64]
+        assert (matcher.config, matcher.effective_config) == (given, asked[-1])
+        assert not matcher.reconfigure(given.replace(speckle_size=5))
+        assert len(asked) == 3
+
+
 def fitting_total(config, width, height):
     """Bytes free at which an engine just fits as a whole."""
-    plan = choice.choose(config).plan(config, width, height, partitions.whole(width, height))
+    plan = choice.resolve(config).lay_out(width, height, partitions.whole(width, height))
     return int(plan.memory.total / SHARE) + 1
 
 
@@ -345,6 +361,8 @@ def test_whether_a_configuration_fits_is_told_without_asking_a_device_what_is_fr
     monkeypatch.setattr(device, 'properties', lambda _: device.TYPICAL)
     monkeypatch.setattr(device, 'available_memory', refuse)
     on_device = SMALL.replace(backend='cuda')
-    choice.choose(on_device).fit_at_best(on_device, 640, 480)
-    with pytest.raises(MemoryLimitError):
-        choice.choose(on_device).fit_at_best(on_device.replace(memory_limit=1000), 640, 480)
+    for config, refusal in ((on_device, contextlib.nullcontext()), (
+            on_device.replace(memory_limit=1000), pytest.raises(MemoryLimitError))):
+        resolved = choice.resolve(config)
+        with refusal:
+            resolved.plan(640, 480, resolved.backend.allowed_at_best(config))

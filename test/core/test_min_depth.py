@@ -32,7 +32,7 @@ Pair = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
 def last_disparity(calibration: Calibration, **settings: float) -> int:
-    return geometry.searched(MatcherConfig(**settings), calibration).max_disparity
+    return geometry.effective(MatcherConfig(**settings), calibration).max_disparity
 
 
 @pytest.fixture
@@ -43,22 +43,22 @@ def matcher() -> Iterator[StereoMatcher]:
 
 def test_without_min_depth_or_a_calibration_the_range_counts() -> None:
     config = MatcherConfig(disparity_range=77)
-    assert geometry.searched(config, KITTI) is config
-    assert geometry.searched(config.replace(min_depth=2.0), None) == config
+    assert geometry.effective(config, KITTI) is config
+    assert geometry.effective(config.replace(min_depth=2.0), None) == config
 
 
 @pytest.mark.parametrize(('depth', 'disparities'), [
     (720 * 0.54 / 127, 128), (720 * 0.54 / 127.01, 136), (1000.0, 8), (720 * 0.54 / 511, 512)])
 def test_the_last_disparity_is_the_least_of_whole_chunks_that_reaches_the_depth(
         depth: float, disparities: int) -> None:
-    found = geometry.searched(MatcherConfig(min_depth=depth, disparity_range=3), KITTI)
+    found = geometry.effective(MatcherConfig(min_depth=depth, disparity_range=3), KITTI)
     assert (found.disparity_range, found.min_depth) == (disparities, 0.0)
 
 
 def test_the_range_leaves_no_label_of_cudas_chunks_empty() -> None:
     config = MatcherConfig.preset('road')
     for last in range(5, 192, 7):
-        found = geometry.searched(config.replace(min_depth=720 * 0.54 / last), KITTI)
+        found = geometry.effective(config.replace(min_depth=720 * 0.54 / last), KITTI)
         disparities = found.disparity_range
         assert MessageFormat.of(found).chunks * CHUNK == disparities
         assert terms.padded_labels(disparities) == disparities
@@ -107,17 +107,17 @@ def test_binning_and_the_size_of_rectified_images_scale_the_search() -> None:
 
 def test_a_depth_out_of_reach_is_refused_with_the_least_that_is_not() -> None:
     with pytest.raises(ConfigError, match=r'disparity 972, and the search ends at 511') as error:
-        geometry.searched(MatcherConfig(min_depth=0.4), KITTI)
+        geometry.effective(MatcherConfig(min_depth=0.4), KITTI)
     assert '\n' not in str(error.value)
     least = float(str(error.value).partition('at least ')[2].partition(',')[0])
     assert last_disparity(KITTI, min_depth=least) == 511
     with pytest.raises(ConfigError, match='min_depth'):
-        geometry.searched(MatcherConfig(min_depth=5e-324), KITTI)
+        geometry.effective(MatcherConfig(min_depth=5e-324), KITTI)
     shifted = dataclasses.replace(KITTI, cx_left=1200.0)
     with pytest.raises(ConfigError, match=r': raise min_disparity$'):
-        geometry.searched(MatcherConfig(min_depth=1.0), shifted)
+        geometry.effective(MatcherConfig(min_depth=1.0), shifted)
     with pytest.raises(ConfigError, match=r'below min_disparity \(64\)'):
-        geometry.searched(MatcherConfig(min_depth=10.0, min_disparity=64), KITTI)
+        geometry.effective(MatcherConfig(min_depth=10.0, min_disparity=64), KITTI)
 
 
 def test_a_calibration_ends_the_search_from_its_frame_on(matcher: StereoMatcher,
@@ -194,7 +194,7 @@ def test_a_range_that_does_not_fit_the_memory_is_refused(textured_pair: Pair) ->
 
 def test_pairs_of_one_calibration_share_the_configuration_that_they_are_matched_with() -> None:
     config = MatcherConfig(min_depth=3.0)
-    found = [geometry.searched(config, Calibration(700.0, 0.5, 320.0, 320.0, 120.0))
+    found = [geometry.effective(config, Calibration(700.0, 0.5, 320.0, 320.0, 120.0))
              for _ in range(2)]
     assert found[0] is found[1]
-    assert geometry.searched(config, Calibration(350.0, 0.5, 320.0, 320.0, 120.0)) != found[0]
+    assert geometry.effective(config, Calibration(350.0, 0.5, 320.0, 320.0, 120.0)) != found[0]

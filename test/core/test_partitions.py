@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stereo_bp_ros import StereoMatcher
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.geometry import MemoryPlan
 from stereo_bp_ros.engines.partitions import Partitioning, choose, split, whole
 from stereo_bp_ros.errors import ConfigError, InputError, MemoryLimitError
@@ -70,11 +70,10 @@ def test_every_pixel_is_kept_once(width: int, height: int, columns: int, rows: i
 def test_no_partitions_are_sought_for_an_image_that_no_engine_takes() -> None:
     config = MatcherConfig(max_image_width=1000, max_image_height=500, disparity_range=8,
                            downscale=2, backend='cpu')
-    backend = choice.choose(config)
-    assert backend.fit(config, 1000, 500).parts.count == 1
+    matcher = StereoMatcher(config)
     for width, height in ((1001, 500), (1000, 501), (10**6, 10**6)):
         with pytest.raises(InputError, match=f'too large: {width} x {height}; .*1000 x 500'):
-            backend.fit(config, width, height)
+            matcher.prepare(width, height)
 
 
 @pytest.mark.parametrize(('width', 'height', 'part'), [

@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_matched_in_partitions_within_the_limit(
     assert plan is not None
     assert plan.total <= limit
     config = config.replace(memory_limit=limit)
-    assert cut_into == choice.choose(config).fit(config, 640, 480).parts
+    assert cut_into == choice.resolve(config).plan(640, 480).parts
     assert cut_into.count > 1
     assert 'partitions of' in caplog.text
     assert parts.disparity is not None
@@ -143,4 +143,4 @@ def test_a_large_pair_is_matched_within_2_gib_of_the_device() -> None:
 
 def test_block_matching_is_never_cut() -> None:
     config = MatcherConfig(stereo_algorithm='sad', backend='cpu', partition_rows=3)
-    assert choice.choose(config).fit(config, 320, 240).parts == partitions.whole(320, 240)
+    assert choice.resolve(config).plan(320, 240).parts == partitions.whole(320, 240)

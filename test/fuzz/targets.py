@@ -132,10 +132,9 @@ def settings(data: bytes, _: pathlib.Path) -> None:
     from_ = Choices(data)
     config, _node = _configured(from_)
     assert MatcherConfig.from_mapping(config.to_mapping()) == config
-    known = choice.known(config.replace(backend='cpu'))
+    known = choice.known(config.replace(backend='cpu', num_threads=1))
     assert known is not None
-    known.plan(config.replace(backend='cpu', num_threads=1),
-               *from_.pick(((64, 48), (1, 1), (3, 5))))
+    known.lay_out(*from_.pick(((64, 48), (1, 1), (3, 5))))
 
 
 def _configured(from_: Choices) -> tuple[MatcherConfig, NodeConfig]:

@@ -78,7 +78,7 @@ class FakeMatcher:
 
     @property
     def effective_config(self) -> MatcherConfig:
-        return geometry.searched(self.config, self.calibration)
+        return geometry.effective(self.config, self.calibration)
 
     def prepare(self, width: int = 0, height: int = 0, calibration: Any = None) -> float:
         self.calibration = calibration or self.calibration

@@ -58,7 +58,7 @@ def callers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
     """Its worker is a thread that has asked for the device, as at configure."""
     host = types.SimpleNamespace(config=OLD, effective_config=OLD, matcher=None,
-                                 effective=lambda wanted: wanted)
+                                 usable=lambda wanted: wanted)
 
     def reconfigure(wanted: MatcherConfig, calibration: object = None) -> bool:
         choice.choose(wanted)

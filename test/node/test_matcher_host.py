@@ -12,7 +12,7 @@ import pytest
 from stereo_bp_ros import StereoMatcher
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.engines import choice, partitions
+from stereo_bp_ros.engines import choice
 from stereo_bp_ros.engines.backend import SHARE
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory
@@ -29,7 +29,7 @@ def test_buffers_are_page_locked_where_a_gpu_writes_them(
     host.pin(buffer)                    # there is no matcher yet
     host.build(MatcherConfig(backend='cpu'), 32, 24)
     monkeypatch.setattr(choice, 'known', lambda _: types.SimpleNamespace(
-        tools=types.SimpleNamespace(pin=pinned.append)))
+        backend=types.SimpleNamespace(tools=types.SimpleNamespace(pin=pinned.append))))
     assert host.matcher is not None
     host.matcher.backend = backend      # type: ignore[misc]
     host.pin(buffer)
@@ -138,11 +138,10 @@ def test_a_device_without_memory_is_not_asked_again_for_every_image(
 def test_a_node_that_changes_over_and_back_ends_with_the_partitions_that_it_began_with(
         monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip('numba')
-    size, backend = (320, 240), CpuBackend('')
+    size = 320, 240
     small, large = (MatcherConfig(disparity_range=disparities, levels=4, backend='cpu')
                     for disparities in (16, 64))
-    total = int(0.8 * backend.plan(large, *size, partitions.whole(*size)).memory.total
-                / SHARE)
+    total = int(0.8 * choice.resolve(large).lay_out(*size).memory.total / SHARE)
     host = MatcherHost(StereoMatcher)
 
     def free_memory(_: object) -> int:

@@ -10,8 +10,8 @@ import pytest
 
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.engines import choice, host_memory
-from stereo_bp_ros.engines.backend import SHARE
+from stereo_bp_ros.engines import choice, geometry, host_memory
+from stereo_bp_ros.engines.backend import SHARE, Resolved
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import ConfigError, MemoryLimitError
@@ -67,7 +67,7 @@ def test_a_parameter_out_of_reach_is_refused_once_the_calibration_is_known(
     keeper.check(CONFIG, near, NodeConfig())
     keeper.expect(*infos(), wanted())
     with monkeypatch.context() as patch:
-        patch.setattr(choice, 'choose', lambda config: pytest.fail('asked a device'))
+        patch.setattr(choice, 'resolve', lambda *_: pytest.fail('asked a device'))
         keeper.check(CONFIG, CONFIG.replace(min_depth=0.5), NodeConfig())
     with pytest.raises(ConfigError, match=r'at disparity 2000, .* set it to at least 0\.04'):
         keeper.check(CONFIG, near, NodeConfig())
@@ -87,7 +87,7 @@ def test_the_memory_of_a_parameter_is_that_of_the_range_by_the_calibration(
         keeper: Reconfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(disparities: int) -> int:
         config = CONFIG.replace(min_depth=0.0, disparity_range=disparities)
-        return choice.choose(config).plan(config, 32, 24).memory.total
+        return choice.resolve(config).lay_out(32, 24).memory.total
     free = int((plan(24) + plan(48)) / 2 / SHARE)
     monkeypatch.setattr(host_memory, 'available', lambda **_: free)
     keeper.expect(*infos(), wanted())
@@ -102,10 +102,12 @@ def test_on_cuda_the_kernels_of_the_range_are_compiled_ahead(
     backend = CudaBackend(TYPICAL, '')
     monkeypatch.setattr(CudaBackend, 'free_memory', lambda _: TYPICAL.memory)
     monkeypatch.setattr(CudaBackend, 'describe', lambda *_: 'a typical device')
-    for name in ('choose', 'known'):
-        monkeypatch.setattr(choice, name, lambda config: backend)
+    for name in ('resolve', 'known'):
+        monkeypatch.setattr(choice, name, lambda config, calibration=None: Resolved(
+            config, geometry.effective(config, calibration), backend))
     compiled: list[tuple[int, int, int]] = []
-    keeper._warm_up = lambda config, *size: compiled.append((config.disparity_range, *size))
+    keeper._warm_up = lambda resolved, *size: compiled.append(
+        (resolved.config.disparity_range, *size))
     parameters = wanted()
     keeper.expect(*infos(), parameters)
     wait_for_compiler(keeper)
@@ -123,9 +125,9 @@ def test_what_is_rectified_to_another_size_is_searched_by_its_own_focal_length(
         keeper: Reconfiguration) -> None:
     config = CONFIG.replace(rectify=True, rectified_width=64, rectified_height=48)
     keeper.expect(*infos(), wanted())
-    assert keeper._searched(config).disparity_range == 48
-    assert keeper._searched(config.replace(rectified_width=0, rectified_height=0)
-                            ).disparity_range == 24
+    found = [keeper._known(one) for one in (
+        config, config.replace(rectified_width=0, rectified_height=0))]
+    assert [one and one.config.disparity_range for one in found] == [48, 24]
 
 
 def test_frames_follow_the_calibration_and_are_judged_by_its_range() -> None:

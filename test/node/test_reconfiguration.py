@@ -13,7 +13,7 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.engines import choice, geometry, host_memory, partitions
-from stereo_bp_ros.engines.backend import SHARE
+from stereo_bp_ros.engines.backend import SHARE, Resolved
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import MemoryLimitError
@@ -35,9 +35,9 @@ class Host:
 
     @property
     def effective_config(self) -> MatcherConfig:
-        return geometry.searched(self.config, self.calibration)
+        return geometry.effective(self.config, self.calibration)
 
-    def effective(self, wanted: MatcherConfig) -> MatcherConfig:
+    def usable(self, wanted: MatcherConfig) -> MatcherConfig:
         return wanted
 
     def reconfigure(self, wanted: MatcherConfig, calibration: Calibration | None = None) -> bool:
@@ -56,8 +56,8 @@ class Compiler:
         self.compiled: list[MatcherConfig] = []
         self.sizes: list[tuple[int, int]] = []
 
-    def __call__(self, config: MatcherConfig, width: int, height: int) -> None:
-        self.compiled.append(config)
+    def __call__(self, resolved: Resolved, width: int, height: int) -> None:
+        self.compiled.append(resolved.config)
         self.sizes.append((width, height))
         self.begun.set()
         assert self.finish.wait(LIMIT)
@@ -92,8 +92,9 @@ def on_cuda(monkeypatch):
     """Kernels depend on the size there."""
     backend = CudaBackend(TYPICAL, '')
     monkeypatch.setattr(CudaBackend, 'free_memory', lambda _: TYPICAL.memory)
-    monkeypatch.setattr(choice, 'choose', lambda config: backend)
-    monkeypatch.setattr(choice, 'known', lambda config: backend)
+    for name in ('resolve', 'known'):
+        monkeypatch.setattr(choice, name, lambda config, calibration=None: Resolved(
+            config, geometry.effective(config, calibration), backend))
     return backend
 
 
@@ -122,8 +123,8 @@ def test_a_change_without_new_kernels_waits_for_no_compiler_and_a_live_one_asks_
     wanted = parameters(disparity_range=48)
     bench.reconfiguration.reconcile(wanted)
     assert bench.host.config == wanted.matcher
-    for name in ('choose', 'known'):
-        monkeypatch.setattr(choice, name, lambda config: pytest.fail('asked'))
+    for name in ('resolve', 'known'):
+        monkeypatch.setattr(choice, name, lambda *_: pytest.fail('asked'))
     before, wanted = wanted.matcher, parameters(disparity_range=48, speckle_size=9)
     bench.reconfiguration.check(before, wanted.matcher,
                                 NodeConfig(image_width=640, image_height=480))
@@ -288,8 +289,7 @@ def test_a_parameter_may_need_the_memory_that_the_old_engine_gives_back(bench, m
     wanted = OLD.replace(disparity_range=64)
     settings = NodeConfig(image_width=320, image_height=240)
     uncut = partitions.whole(320, 240)
-    backend = choice.choose(wanted)
-    needed, held = (backend.plan(config, 320, 240, uncut).memory
+    needed, held = (choice.resolve(config).lay_out(320, 240, uncut).memory
                     for config in (wanted, OLD))
     free = int(needed.total / SHARE) + 1 - held.total
     monkeypatch.setattr(host_memory, 'available', lambda **_: free)

@@ -8,12 +8,13 @@ import os
 import sys
 from typing import Any
 
-from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import host_memory, programs
-from stereo_bp_ros.engines.backend import Backend, Engine
+from stereo_bp_ros.engines.backend import Backend, Engine, Resolved
 from stereo_bp_ros.engines.cpu import memory
-from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
+from stereo_bp_ros.engines.cpu.plan import Plan, lay_out, resolve
 from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.engines.plan import Passes
 from stereo_bp_ros.errors import BackendUnavailable, shown
 
 #: Presets with fewer errors than ``road_fast``, and the largest images, pixels a core, that each
@@ -36,12 +37,12 @@ class CpuBackend(Backend[Plan]):
         super().__init__(reason)
         _check_numba()
 
-    def resolve(self, config: MatcherConfig) -> ResolvedConfig:
+    def resolve(self, config: MatcherConfig) -> Passes:
         return resolve(config)
 
-    def plan(self, config: MatcherConfig, width: int, height: int,
-             parts: Partitioning | None = None) -> Plan:
-        return plan_of(config, width, height, parts)
+    def lay_out(self, config: MatcherConfig, passes: Passes, width: int, height: int,
+                parts: Partitioning | None = None) -> Plan:
+        return lay_out(config, passes, width, height, parts)
 
     def free_memory(self) -> int:
         # Not imported here: a plan needs no Numba. Another thread may be importing it right now.
@@ -56,14 +57,15 @@ class CpuBackend(Backend[Plan]):
         from stereo_bp_ros.engines.cpu.engine import CpuEngine
         return CpuEngine(plan)
 
-    def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
+    def warm_up(self, resolved: Resolved[Plan], width: int, height: int) -> None:
         from stereo_bp_ros.engines.cpu import engine
-        engine.warm_up(self.resolve(config), config.downscale)
+        engine.warm_up(resolved.passes[-1], resolved.config.downscale)
 
-    def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
+    def kernels_of(self, resolved: Resolved[Plan], width: int = 0, height: int = 0
                    ) -> tuple[object, ...]:
-        matching = programs.matching('cpu', self.resolve(config))
-        reaches = config.downscale > 1, config.rectify
+        config = resolved.passes[-1]
+        matching = programs.matching('cpu', config)
+        reaches = resolved.config.downscale > 1, config.rectify
         return ('cpu', matching, *reaches, *(operator.attrgetter(name)(config)
                                              for name in matching.kernel_settings))
 

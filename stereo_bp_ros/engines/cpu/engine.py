@@ -21,11 +21,12 @@ from stereo_bp_ros.engines.cpu.outputs import (
     fill_levels,
 )
 from stereo_bp_ros.engines.cpu.passes import Pass
-from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
+from stereo_bp_ros.engines.cpu.plan import Plan, plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify
 from stereo_bp_ros.engines.geometry import ALIGNMENT, ArraySpec
 from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.engines.plan import Passes
 from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES, OUTPUTS
 from stereo_bp_ros.images.raw_images import RawImage
 
@@ -54,8 +55,8 @@ class CpuEngine(Engine):
     def wait_for(self, stream: int) -> None:
         pass        # nothing that reaches this engine is on a device
 
-    def update(self, config: MatcherConfig) -> None:
-        self.config = resolve(config)
+    def update(self, passes: Passes) -> None:
+        self.passes = passes
 
     def close(self) -> None:
         # No view may be left: it would keep all of the memory.
@@ -75,7 +76,7 @@ class CpuEngine(Engine):
             found = confidences = outputs.get('confidence')
             if self.plan.downscale > 1 and confidences is not None:
                 found = self._arrays['reduced_confidence']
-            self._pass.run(self.config, timings, outputs, found)
+            self._pass.run(self.passes, timings, outputs, found)
             with stopwatch(timings, 'refine'):
                 disparity = self._enlarge(found, confidences)
             seen = left if self.config.reference_image == 'left' else right

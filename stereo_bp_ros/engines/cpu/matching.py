@@ -22,6 +22,9 @@ from stereo_bp_ros.engines.programs import Matching
 
 Array = np.ndarray[Any, Any]
 
+#: Begins the names of the arrays of a first pass, in those of the plan that it is part of.
+FIRST_PASS = 'coarse_'
+
 
 class CpuMatching(Matching[Plan]):
     """Labels from the matched images, for one plan; see ``Matching``.

@@ -11,13 +11,16 @@ from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cpu.costs import features
-from stereo_bp_ros.engines.cpu.matching import Array, Matches, stopwatch
+from stereo_bp_ros.engines.cpu.matching import FIRST_PASS, Array, Matches, stopwatch
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.stages import preprocess, refine
+from stereo_bp_ros.engines.plan import Passes
 
 
 class Pass:
     """Matches ``left_grey`` and ``right_grey`` of its arrays into ``final``.
+
+    A pass with one before it runs that first, on the means of 2 x 2 pixels.
 
     :param plan: of the images as they are matched.
     :param arrays: of the plan, by name; emptied when the engine is closed.
@@ -25,18 +28,27 @@ class Pass:
 
     def __init__(self, plan: Plan, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
+        self._first: Pass | None = None
+        if plan.first is not None:
+            self._first = Pass(plan.first, {name.removeprefix(FIRST_PASS): array
+                                            for name, array in arrays.items()
+                                            if name.startswith(FIRST_PASS)})
         self._matching = programs.matching('cpu', plan.config)(plan, arrays)
 
-    def run(self, config: ResolvedConfig, timings: dict[str, float],
+    def run(self, passes: Passes, timings: dict[str, float],
             outputs: Collection[str] = (), confidences: Array | None = None) -> None:
         """Match one pair.
 
-        :param config: the plan's with the live settings of the frame.
+        :param passes: the plan's with the live settings of the frame.
         :param timings: milliseconds by stage, which are added to.
         :param outputs: names of what is to be made of the map.
         :param confidences: as for ``refine.refine``.
         """
-        arrays = self._arrays
+        arrays, config = self._arrays, passes[-1]
+        if self._first is not None:
+            with stopwatch(timings, 'preprocess'):
+                self._first.take_means(arrays)
+            self._first.run(passes[:-1], timings)
         with stopwatch(timings, 'preprocess'):
             self._preprocess(config)
         matches = Matches(arrays['label'], arrays['fraction'], arrays['best'], arrays['second'],
@@ -45,6 +57,11 @@ class Pass:
         with stopwatch(timings, 'refine'):
             refine.refine(matches, self._smoothed('left', config), config, arrays, confidences,
                           _largest_cost(config))
+
+    def take_means(self, arrays: Mapping[str, Array]) -> None:
+        """Its images from those of the pass behind it, which are twice as large."""
+        for side in ('left', 'right'):
+            preprocess.to_means(arrays[f'{side}_grey'], 2, 1.0, self._arrays[f'{side}_grey'])
 
     def _preprocess(self, config: ResolvedConfig) -> None:
         arrays = self._arrays

@@ -6,27 +6,32 @@ import dataclasses
 import functools
 
 from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
-from stereo_bp_ros.engines import backend, geometry, partitions, programs
+from stereo_bp_ros.engines import geometry, partitions, plan, programs
 from stereo_bp_ros.engines.cpu import memory, scratch
 from stereo_bp_ros.engines.geometry import MemoryPlan
 from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.engines.plan import Passes
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(backend.Plan):
-    """See ``backend.Plan``; ``threads``: of a frame."""
+class Plan(plan.Plan):
+    """See ``plan.Plan``; ``threads``: of a frame."""
 
+    first: Plan | None
     threads: int
 
 
-def resolve(config: MatcherConfig) -> ResolvedConfig:
-    """The configuration with which reduced images are matched.
+def resolve(config: MatcherConfig) -> Passes:
+    """As ``Backend.resolve``.
 
     :raises ConfigError: a setting that only CUDA has.
     """
-    resolved = ResolvedConfig(config.reduced)
-    programs.check('cpu', resolved)
-    return resolved
+    return plan.passes_of(config, _checked)
+
+
+def _checked(config: ResolvedConfig) -> ResolvedConfig:
+    programs.check('cpu', config)
+    return config
 
 
 def plan_of(config: MatcherConfig, width: int, height: int,
@@ -36,20 +41,27 @@ def plan_of(config: MatcherConfig, width: int, height: int,
     :param parts: how belief propagation cuts the reduced image; None = not at all.
     :raises ConfigError: as ``resolve``.
     """
-    return _plan_of(config, parts, width, height, memory.threads(config))
+    return lay_out(config, resolve(config), width, height, parts)
+
+
+def lay_out(config: MatcherConfig, passes: Passes, width: int, height: int,
+            parts: Partitioning | None = None) -> Plan:
+    """As ``plan_of``, of a configuration whose passes are known."""
+    return _lay_out(config, passes, parts, width, height, memory.threads(config))
 
 
 @functools.lru_cache(maxsize=256)
-def _plan_of(config: MatcherConfig, parts: Partitioning | None, width: int, height: int,
-             threads: int) -> Plan:
+def _lay_out(config: MatcherConfig, passes: Passes, parts: Partitioning | None, width: int,
+             height: int, threads: int) -> Plan:
     size = geometry.reduced_size(config, width, height)
     images = geometry.rectified_size(config, width, height)
-    plan = Plan(resolve(config), *size, parts or partitions.whole(*size), config.downscale,
-                *images, (width, height), MemoryPlan(()), threads)
-    matching = programs.matching('cpu', plan.config)
-    return dataclasses.replace(plan, memory=MemoryPlan.lay_out([
-        *memory.images_and_matches(plan.config, *size),
-        *geometry.map_arrays(plan.config, *images), *matching.arrays(plan),
-        *scratch.all_stages(plan.config, *size, matching.scratch(plan)),
-        *scratch.convert(width, height), *scratch.rectify(plan.config, *images, plan.source),
-        *scratch.enlarge(plan.downscale, *images, *size)]))
+    parts = parts or partitions.whole(*size)
+    found = Plan(passes[-1], *size, parts, config.downscale, *images, (width, height),
+                 MemoryPlan(()), plan.first_plan(passes, *size, parts, lay_out), threads)
+    matching = programs.matching('cpu', found.config)
+    return dataclasses.replace(found, memory=MemoryPlan.lay_out([
+        *memory.images_and_matches(found.config, *size),
+        *geometry.map_arrays(found.config, *images), *matching.arrays(found),
+        *scratch.all_stages(found.config, *size, matching.scratch(found)),
+        *scratch.convert(width, height), *scratch.rectify(found.config, *images, found.source),
+        *scratch.enlarge(found.downscale, *images, *size)]))

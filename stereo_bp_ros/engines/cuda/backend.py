@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig, provided_by
+from stereo_bp_ros.config.matcher import MatcherConfig, provided_by
 from stereo_bp_ros.engines import programs
-from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
+from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, Resolved, misplaced
 from stereo_bp_ros.engines.cuda import pipeline
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
-from stereo_bp_ros.engines.cuda.plan import Plan, plan_of, resolve
+from stereo_bp_ros.engines.cuda.plan import Plan, lay_out, resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.engines.plan import Passes
 from stereo_bp_ros.errors import BackendUnavailable, MemoryLimitError
 from stereo_bp_ros.images.device_arrays import DeviceArray
 
@@ -62,17 +63,15 @@ class CudaBackend(Backend[Plan]):
         self.device = properties
         self.tools = CudaTools(self)
 
-    def resolve(self, config: MatcherConfig) -> ResolvedConfig:
+    def resolve(self, config: MatcherConfig) -> Passes:
         return resolve(config, self.device)
 
-    def plan(self, config: MatcherConfig, width: int, height: int,
-             parts: Partitioning | None = None) -> Plan:
-        return plan_of(config, width, height, self.device, parts)
+    def lay_out(self, config: MatcherConfig, passes: Passes, width: int, height: int,
+                parts: Partitioning | None = None) -> Plan:
+        return lay_out(self.device, config, passes, width, height, parts)
 
-    def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
-                    ) -> Plan:
-        return self._fit(config, width, height,
-                         config.memory_limit or int(SHARE * self.device.memory))
+    def allowed_at_best(self, config: MatcherConfig, returned: int = 0) -> int:
+        return config.memory_limit or int(SHARE * self.device.memory)
 
     def free_memory(self) -> int:
         return device.available_memory(self.device.index)
@@ -94,13 +93,14 @@ class CudaBackend(Backend[Plan]):
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
         return CudaEngine(plan)
 
-    def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
-        side = max(64, 2 * config.correlation_window_size)
-        plan = self.fit_at_best(config, width or side, height or side)
+    def warm_up(self, resolved: Resolved[Plan], width: int, height: int) -> None:
+        side = max(64, 2 * resolved.config.correlation_window_size)
+        plan = resolved.plan(width or side, height or side, self.allowed_at_best(resolved.config))
         compiler.compile_ahead(self.device, pipeline.kernels_of(plan))
 
-    def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
+    def kernels_of(self, resolved: Resolved[Plan], width: int = 0, height: int = 0
                    ) -> tuple[object, ...]:
+        config = resolved.config
         # Nearly everything that is not live is a template argument, and the tiles that blocks
         # work on depend on the size.
         known = config.settings()
@@ -111,7 +111,8 @@ class CudaBackend(Backend[Plan]):
         for name in ('road_band',) if self.device.is_integrated else ('road', 'road_band'):
             preset = config.replace(**provided_by(name))
             with contextlib.suppress(MemoryLimitError):
-                if not width or self.fit_at_best(preset, width, height).parts.count == 1:
+                if not width or Resolved(preset, preset, self).plan(
+                        width, height, self.allowed_at_best(preset)).parts.count == 1:
                     return name
         return 'road_fast'
 
@@ -133,7 +134,7 @@ class CudaTools:
         return inspection.kernels_used(self._device.index)
 
     def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
-        resolved = self._backend.resolve(config)
+        resolved = self._backend.resolve(config)[-1]
         matching: type[CudaMatching] = programs.matching('cuda', resolved)
         return matching.local_accesses(resolved, width, height)
 

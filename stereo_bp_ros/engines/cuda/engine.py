@@ -12,15 +12,16 @@ import numpy as np
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification, RightWarp
-from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cuda.memory import STAMPS
 from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
-from stereo_bp_ros.engines.cuda.plan import Plan, plan_of, resolve
+from stereo_bp_ros.engines.cuda.plan import Plan, plan_of
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.engines.plan import Passes
 from stereo_bp_ros.errors import DeviceLostError
 from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES
 from stereo_bp_ros.images.device_arrays import DeviceArray
@@ -86,8 +87,8 @@ class CudaEngine(Engine):
         *self._parameters, self._of_first_pass = [
             refine.Parameters.from_buffer(each.data) for each in arena.host['parameters']]
         self._of_first_pass.bind({'final': arena.device.get('coarse_final', 0)})
-        self._fill(plan.config, None)
-        self._filled: tuple[ResolvedConfig, Calibration | None] | None = (plan.config, None)
+        self._fill(plan.passes, None)
+        self._filled: tuple[Passes, Calibration | None] | None = (plan.passes, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         # Of the last frame, which most frames are like.
         self._graph_key: tuple[object, ...] = ()
@@ -111,8 +112,8 @@ class CudaEngine(Engine):
         _require(config.device_id)
         return cls(plan_of(config, width, height, device.properties(config.device_id), parts))
 
-    def update(self, config: MatcherConfig) -> None:
-        previous, self.config = self.config, resolve(config, self.plan.device)
+    def update(self, passes: Passes) -> None:
+        previous, self.passes = self.passes, passes
         self._forget_frame()
         self._drop_graphs(self._pinned.clear())
         try:
@@ -120,7 +121,7 @@ class CudaEngine(Engine):
                 for form in list(self._graphs):
                     self._graph(form._replace(steps=self._wanted(tuple(form.steps.outputs))))
         except BaseException:
-            self.config = previous
+            self.passes = previous
             self._forget_frame()
             raise
 
@@ -166,10 +167,10 @@ class CudaEngine(Engine):
                 if self._bindings[name].array() is not array:
                     self._bind_outputs(outputs)
                     break
-            if self._filled != (self.config, calibration):
+            if self._filled != (self.passes, calibration):
                 self._filled = None     # while half of it is new
-                self._fill(self.config, calibration)
-                self._filled = (self.config, calibration)
+                self._fill(self.passes, calibration)
+                self._filled = (self.passes, calibration)
             launched = time.perf_counter()
             self._launched.launch(self._stream)
             # What the device need not be waited for.
@@ -278,11 +279,12 @@ class CudaEngine(Engine):
             parameters.bind(written)
         self._bindings = bindings
 
-    def _fill(self, config: ResolvedConfig, calibration: Calibration | None) -> None:
+    def _fill(self, passes: Passes, calibration: Calibration | None) -> None:
+        *before, last = passes
         for parameters in self._parameters:
-            parameters.fill(config, calibration)
-        if config.searches_band:
-            self._of_first_pass.fill(resolve(config.coarse, self.plan.device), None)
+            parameters.fill(last, calibration)
+        for first in before:
+            self._of_first_pass.fill(first, None)
 
     def _capture(self, form: Form) -> Any:
         """Record a frame. Afterwards the stream records no more, whatever was raised."""

@@ -17,12 +17,12 @@ from test.engines.support.pairs import noisy_pair, parts_of
 pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
-from stereo_bp_ros.engines import partitions
-from stereo_bp_ros.engines.cpu.backend import CpuBackend
+from stereo_bp_ros.engines import choice, partitions
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.passes import Pass
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.engines.plan import first_pass_of
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images.raw_images import RawImage
 
@@ -38,7 +38,7 @@ def run(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
               for spec in plan.memory.arrays}
     arrays['left_grey'][:], arrays['right_grey'][:] = left, right
     with runtime.frame(config.num_threads):
-        Pass(plan, arrays).run(plan.config, collections.defaultdict(float), ['confidence'],
+        Pass(plan, arrays).run(plan.passes, collections.defaultdict(float), ['confidence'],
                                arrays['confidence'])
     return arrays
 
@@ -47,8 +47,8 @@ def check(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
           parts: partitions.Partitioning | None = None) -> dict[str, np.ndarray]:
     """Compare every match with the definition's, and return the arrays."""
     reduced = [naive_downscale.reduced(image, 2).astype(np.uint8) for image in (left, right)]
-    cut = parts and partitions.of_coarse(config.coarse, *reduced[0].shape[::-1], parts)
-    coarse = run(*reduced, config.coarse, cut)['final']
+    cut = parts and partitions.of_coarse(first_pass_of(config), *reduced[0].shape[::-1], parts)
+    coarse = run(*reduced, first_pass_of(config), cut)['final']
     expected = naive_band.match(left, right, coarse, config, parts)
     arrays = run(left, right, config, parts)
     for name in ('label', 'fraction', 'right_label'):
@@ -97,8 +97,8 @@ def test_small_and_odd_images_have_their_labels(width: int, height: int) -> None
 
 def test_the_first_pass_covers_the_range_on_images_of_half_the_size() -> None:
     for first, labels, expected in ((0, 128, (0, 64)), (-7, 30, (-4, 16)), (5, 41, (2, 21))):
-        coarse = MatcherConfig.from_mapping(
-            {**BAND, 'min_disparity': first, 'disparity_range': labels}).coarse
+        coarse = first_pass_of(MatcherConfig.from_mapping(
+            {**BAND, 'min_disparity': first, 'disparity_range': labels}))
         assert (coarse.min_disparity, coarse.disparity_range) == expected
         assert not coarse.searches_band
         assert coarse.census_weight == 0.8125
@@ -133,7 +133,7 @@ def test_the_right_image_and_the_left_one_agree_where_the_scene_is_mirrored() ->
 def test_memory_that_does_not_hold_both_passes_cuts_them() -> None:
     config = MatcherConfig.from_mapping({**BAND, **NEIGHBOURS, 'partition_padding': 8})
     whole = plan_of(config, 400, 300).memory.total
-    cut = CpuBackend('asked for').fit(config.replace(memory_limit=whole * 3 // 4), 400, 300)
+    cut = choice.resolve(config.replace(memory_limit=whole * 3 // 4)).plan(400, 300)
     assert cut.parts.count > 1
     assert cut.memory.total <= whole * 3 // 4
     arrays = {spec.name: spec.shape for spec in cut.memory.arrays}

@@ -21,7 +21,7 @@ from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.hierarchical import cost
-from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of, resolve
 from stereo_bp_ros.engines.cpu.simd import runtime
 from test.slanted_plane import SlantedPlane
 
@@ -245,7 +245,7 @@ def test_fractions_follow_a_subpixel_that_is_switched_while_frames_come() -> Non
     engine.compute(*images, None, {'disparity': disparity})
     whole = disparity.copy()
     assert (whole == np.floor(whole)).all()
-    engine.update(config.replace(subpixel=True))
+    engine.update(resolve(config.replace(subpixel=True)))
     engine.compute(*images, None, {'disparity': disparity})
     arrays = engine._arrays
     volume = naive_costs.combined_cost(*pair(90, 40), config)
@@ -253,7 +253,7 @@ def test_fractions_follow_a_subpixel_that_is_switched_while_frames_come() -> Non
     is_found = whole >= 0
     np.testing.assert_array_equal(disparity[is_found], expected[is_found])
     assert (disparity != whole).any()
-    engine.update(config)
+    engine.update(resolve(config))
     engine.compute(*images, None, {'disparity': disparity})
     np.testing.assert_array_equal(disparity, whole)
     engine.close()

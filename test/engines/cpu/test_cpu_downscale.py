@@ -71,13 +71,14 @@ def test_a_frame_is_that_of_the_reduced_images_enlarged(settings: dict[str, obje
     left, right = noisy_pair(121, 73)
     config = MatcherConfig(**settings, min_disparity=-6, disparity_range=30, downscale=factor,
                            num_threads=2)
+    alike = config.replace(downscale=1, min_disparity=-6 // factor, disparity_range=30 // factor)
     names = ('disparity', 'depth', 'confidence', 'fixed_disparity')
-    with StereoMatcher(config, 'cpu') as whole, StereoMatcher(config.reduced, 'cpu') as small:
+    with StereoMatcher(config, 'cpu') as whole, StereoMatcher(alike, 'cpu') as small:
         found = whole.compute(left, right, calibration=CALIBRATION, outputs=names)
         reduced = small.compute(*(naive.reduced(image, factor).astype(np.uint8)
                                   for image in (left, right)),
                                 outputs=('confidence', 'fixed_disparity'))
-    relative = reduced.fixed_disparity - 16 * config.reduced.min_disparity
+    relative = reduced.fixed_disparity - 16 * alike.min_disparity
     expected = naive.enlarged(relative, factor, left.shape) / 16 - 6
     is_valid = expected >= -6
     assert is_valid.any()
@@ -111,7 +112,8 @@ def test_a_range_that_has_no_whole_number_of_reduced_disparities_is_refused() ->
         MatcherConfig(min_disparity=3, downscale=2)
     with pytest.raises(ConfigError, match='disparity_range'):
         MatcherConfig(disparity_range=4, downscale=4)
-    assert MatcherConfig(disparity_range=5, downscale=4).reduced.disparity_range == 2
+    assert plan_of(MatcherConfig(disparity_range=5, downscale=4), 64, 48
+                   ).config.disparity_range == 2
 
 
 def test_little_is_left_to_keep() -> None:

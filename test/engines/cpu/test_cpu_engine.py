@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of, resolve
 from stereo_bp_ros.frame.disparity_frame import DERIVED, ENGINE_STAGES, OUTPUTS
 from test.cases import slow
 from test.engines.support.outputs import assert_same, rubbish
@@ -94,12 +94,12 @@ def test_live_settings_act_without_a_new_engine(config: MatcherConfig) -> None:
     before = frame(engine, left, right)
     for change in LIVE:
         changed = config.replace(**change)
-        engine.update(changed)
+        engine.update(resolve(changed))
         after = frame(engine, left, right)
         assert_same(after, frame(CpuEngine.of(changed, WIDTH, HEIGHT), left, right))
         assert any(not np.array_equal(after[name], before[name], equal_nan=True)
                    for name in OUTPUTS), change
-    engine.update(config)
+    engine.update(resolve(config))
     assert_same(frame(engine, left, right), before)
 
 
@@ -187,7 +187,7 @@ def test_a_plan_needs_no_numba_and_can_be_made_while_another_thread_imports_the_
                  'from stereo_bp_ros.engines import choice\n'
                  'from stereo_bp_ros.engines.cpu.stages import convert, rectify\n'
                  'config = MatcherConfig(backend="cpu")\n'
-                 'choice.choose(config).fit(config, 640, 480).memory\n'
+                 'choice.resolve(config).plan(640, 480).memory\n'
                  'print("numba" in sys.modules)\n'
                  'name = "stereo_bp_ros.engines.cpu.simd.runtime"\n'
                  'sys.modules[name] = types.ModuleType(name)     # as it is at first\n'

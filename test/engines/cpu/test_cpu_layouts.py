@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip('numba')
 from stereo_bp_ros import ConfigError, MatcherConfig, RawImage
 from stereo_bp_ros.engines import geometry
-from stereo_bp_ros.engines.choice import choose
+from stereo_bp_ros.engines.choice import resolve
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
@@ -97,4 +97,4 @@ def test_other_kernels_are_known_to_be_so() -> None:
     config = paper(8)
     configs = [config, *(config.replace(**plain(**settings)) for settings in (
         {}, {'vectorised': False}, {'layout': 'pixel_major'}))]
-    assert len({choose(config).kernels_of(config) for config in configs}) == 4
+    assert len({one.backend.kernels_of(one) for one in map(resolve, configs)}) == 4

@@ -187,7 +187,7 @@ def kernels_of_the_papers(image: str) -> list[tuple[str, str]]:
             (16, {'message_type': 'float32', 'exact': True}),
             (512, {'message_type': 'float32', 'exact': True})):
         config = resolve(MatcherConfig.from_mapping(
-            {'disparity_range': disparities, **change}), device.TYPICAL)
+            {'disparity_range': disparities, **change}), device.TYPICAL)[-1]
         names += [('papers/plain_steps.cu', name)
                   for name in cuda_arrays.kernels(config, image).values()]
     return sorted(set(names))

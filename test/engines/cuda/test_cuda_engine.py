@@ -16,7 +16,7 @@ from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.engines.cuda.hierarchical import formats, launch
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
-from stereo_bp_ros.engines.cuda.plan import forget
+from stereo_bp_ros.engines.cuda.plan import forget, resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.frame.disparity_frame import ENGINE_STAGES, OUTPUTS
 from test.cases import every
@@ -301,7 +301,7 @@ def test_live_settings_act_on_the_next_frame(algorithm: str) -> None:
                              speckle_size=10, filling='plane', bilateral_passes=2,
                              uniqueness_ratio=8.0,
                              border='keep' if algorithm == 'bp' else 'invalid')
-    engine.update(changed)
+    engine.update(resolve(changed, engine.plan.device))
     after = run(changed, left, right, OUTPUTS, engine=engine)
     engine.close()
     fresh = run(changed, left, right, OUTPUTS)

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.choice import create_engine
+from stereo_bp_ros.engines.cuda.plan import resolve
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS
@@ -132,11 +133,11 @@ def test_a_live_change_that_fails_leaves_the_settings_before(
     assert CONFIG.is_live_change(changed)
     before, form = engine.config, engine._form
     with failing(monkeypatch, engine, '_capture'):
-        engine.update(changed)
+        engine.update(resolve(changed, engine.plan.device))
     assert engine.config == before
     engine.compute(*pair, CALIBRATION, outputs)
     assert engine._form == form
-    engine.update(changed)
+    engine.update(resolve(changed, engine.plan.device))
     engine.compute(*pair, CALIBRATION, outputs)
     assert engine.config.texture_threshold == 10
     assert engine._form != form

@@ -16,6 +16,7 @@ from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, cost_formats, formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.plan import resolve
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.stages import convert, preprocess
 from stereo_bp_ros.images.raw_images import ENCODINGS
@@ -266,8 +267,9 @@ def test_pinned_images_and_outputs_may_come_again_and_change() -> None:
         for array in out.values():
             array.fill(-7.0)
         if i == 70:
-            engine.update(config.replace(uniqueness_ratio=1.0))
-            ordinary.update(config.replace(uniqueness_ratio=1.0))
+            passes = resolve(config.replace(uniqueness_ratio=1.0), engine.plan.device)
+            engine.update(passes)
+            ordinary.update(passes)
         engine.compute(left, right, None, out)
         copies = [RawImage(raw.data.copy(), height, width, width, 'mono8')
                   for raw in (left, right)]

@@ -32,6 +32,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
 )
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.outputs import stage as outputs
+from stereo_bp_ros.engines.cuda.plan import resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device, structures
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine
@@ -231,7 +232,7 @@ def test_a_frame_launches_only_what_was_loaded_with_its_engine(log, settings, ou
     for live in ({}, {'speckle_size': 20, 'median_window_size': 3},
                  {'filling': 'plane', 'bilateral_passes': 2}):
         before = len(log.launched)
-        engine.update(engine.config.replace(**live))
+        engine.update(resolve(engine.config.replace(**live), engine.plan.device))
         timings = engine.compute(*images, calibration, arrays, found)
         assert {'upload', 'download'} <= timings.keys()
         assert len(log.launched) > before

@@ -14,6 +14,7 @@ import pytest
 from stereo_bp_ros import ConfigError, MatcherConfig
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines import partitions
+from stereo_bp_ros.engines.backend import Resolved
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import (
@@ -177,7 +178,7 @@ def test_the_table_has_rows_for_every_format_and_level() -> None:
 def test_measured_sizes_keep_their_launches(name: str, divided: list[tuple[int, int]]) -> None:
     width, height, disparities = FIVE_SETS[name]
     config = MatcherConfig.preset('five_sets', disparity_range=disparities, message_type='int16')
-    found = schedule.launches(resolve(config), width, height)
+    found = schedule.launches(resolve(config)[-1], width, height)
     steps = [[step.iterations for step in found if step.level == k] for k in range(4, -1, -1)]
     assert [(each[0], each[-1]) for each in steps] == divided
 
@@ -320,7 +321,7 @@ def test_float16_is_refused_in_words_that_name_where_it_is() -> None:
         plan_of(config, 64, 48)
     assert refused.value.field == 'message_type'
     assert plan_of(config.replace(program='plain_steps'), 64, 48).config.message_type == 'float16'
-    assert CpuBackend('').fit(config, 64, 48).config == config
+    assert Resolved(config, config, CpuBackend('')).plan(64, 48).config == config
 
 
 @pytest.mark.parametrize(('disparities', 'storage'), [(64, 'register'), (200, 'local')])
@@ -329,20 +330,19 @@ def test_exact_is_the_plain_steps_with_the_order_of_sums_of_the_reference_maps(
     exact = MatcherConfig(message_type='float32', exact=True, disparity_range=disparities)
     plain = exact.replace(program='plain_steps', **{'plain_steps.storage': storage})
     assert exact.program == 'default'
-    assert resolve(exact, TYPICAL) == plain == resolve(plain, TYPICAL)
+    assert resolve(exact, TYPICAL) == (plain,) == resolve(plain, TYPICAL)
     assert plan_of(exact, 320, 240) == plan_of(plain, 320, 240)
     for other in (exact.replace(exact=False), exact.replace(stereo_algorithm='sad')):
-        assert resolve(other, TYPICAL) is other
+        assert resolve(other, TYPICAL)[-1] is other
 
 
 def test_an_image_is_not_cut_for_exact() -> None:
     found = CudaBackend(TYPICAL, '')
     exact = MatcherConfig(message_type='float32', exact=True)
-    planned = found.fit_at_best(exact, 640, 480)
+    planned = Resolved(exact, exact, found).plan(640, 480, found.allowed_at_best(exact))
     assert (planned.config.program, planned.parts.count) == ('plain_steps', 1)
-    short = {'memory_limit': planned.memory.total - 1}
     with pytest.raises(MemoryLimitError):
-        found.fit_at_best(exact.replace(**short), 640, 480)
+        Resolved(exact, exact, found).plan(640, 480, planned.memory.total - 1)
 
 
 @pytest.mark.parametrize('name', FIVE_SETS)

@@ -24,6 +24,7 @@ from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import refine, right_labels
+from stereo_bp_ros.engines.plan import first_pass_of
 from test.engines.support.host_arena import HostArena
 from test.engines.support.host_cuda import HostKernels
 
@@ -40,7 +41,7 @@ def check(kernels: HostKernels, width: int, height: int, cut: tuple[int, int, in
     left, right = map(np.ascontiguousarray, noisy_pair(width, height))
     random = np.random.default_rng(width)
     coarse_width, coarse_height = geometry.coarse_size(width, height)
-    coarse_map = np.kron(random.integers(0, 16 * config.coarse.disparity_range, (9, 12)),
+    coarse_map = np.kron(random.integers(0, 16 * first_pass_of(config).disparity_range, (9, 12)),
                          np.ones((5, 5), int))[:coarse_height, :coarse_width].astype(np.int16)
     coarse_map[random.random(coarse_map.shape) < 0.05] = -16
     parts = parts_of(width, height, *cut) if cut else None
@@ -53,7 +54,7 @@ def check(kernels: HostKernels, width: int, height: int, cut: tuple[int, int, in
     arena.view('coarse_final')[...] = coarse_map
     matching = stage.BandStage(Context(TYPICAL, config, width, height, arena), parts)
     matching.enqueue(0, 'uint8', left.ctypes.data, right.ctypes.data,
-                     arena.device['coarse_final'], config.coarse,
+                     arena.device['coarse_final'], first_pass_of(config),
                      refine.steps(config, ('confidence',)), None)
     keys = arena.view('right_keys')
     offered = np.where(keys == np.uint64(2**64 - 1), -1, keys.astype(np.int64) & 0xffff)
@@ -101,7 +102,7 @@ def test_both_passes_find_what_the_cpu_engine_finds(
     arena.view('coarse_ended')[...] = 0
     arena.view('left_grey')[...], arena.view('right_grey')[...] = left, right
     parameters = refine.Parameters.from_buffer(arena.view('parameters')[2].data)
-    parameters.fill(plan.config.coarse, None)
+    parameters.fill(plan.passes[0], None)
     parameters.bind({'final': arena.device['coarse_final']})
     for address, values in band._matching._messages._constants.items():
         ctypes.memmove(address, values.ctypes.data, values.nbytes)

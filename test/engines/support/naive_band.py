@@ -13,6 +13,7 @@ from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.partitions import Partitioning, whole
+from stereo_bp_ros.engines.plan import first_pass_of
 from test.engines.support import naive_bp, naive_costs, naive_downscale
 
 NEVER, REACH = 10**6, 8
@@ -30,7 +31,7 @@ class Found:
 
 def centres(coarse_map: np.ndarray, shape: tuple[int, int], config: MatcherConfig) -> np.ndarray:
     """Two labels for each pixel, H x W x 2, from the sixteenths of the first pass."""
-    coarse = config.coarse
+    coarse = first_pass_of(config)
     window = geometry.matched_window(coarse, *coarse_map.shape[::-1])
     if window.width:
         inner = coarse_map[window.y_offset:window.y_offset + window.height,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros.engines import geometry, partitions
+from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cuda.band import stage
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.matching import Hierarchical
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.memory import PARAMETER_BYTES
-from stereo_bp_ros.engines.cuda.plan import Plan, plan_of
+from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import ArenaPart
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
@@ -35,16 +35,17 @@ class HalveLaunch(ctypes.Structure):
 class Band(CudaMatching):
     """See ``CudaMatching``.
 
-    The first pass is the engine's own on images of half the size, see ``MatcherConfig.coarse``.
+    The first pass is the engine's own on images of half the size: ``Plan.first``.
     """
 
     stages = ('cost',)
 
     @classmethod
     def arrays(cls, plan: Plan) -> Wanted:
+        assert plan.first is not None
         return [*stage.arrays(plan.config, (plan.height, plan.width), plan.parts),
                 *((f'{COARSE}{array.name}', array.shape, array.dtype)
-                  for array in _coarse_plan(plan).memory.arrays if array.name not in SHARED)]
+                  for array in plan.first.memory.arrays if array.name not in SHARED)]
 
     @classmethod
     def of(cls, context: Context, plan: Plan) -> Band:
@@ -52,7 +53,8 @@ class Band(CudaMatching):
 
     def __init__(self, context: Context, plan: Plan) -> None:
         super().__init__(context)
-        coarse, arena = _coarse_plan(plan), context.arena
+        coarse, arena = plan.first, context.arena
+        assert coarse is not None
         self._part = ArenaPart(
             arena, COARSE, {'parameters': arena.device['parameters'] + 2 * PARAMETER_BYTES})
         of_coarse = Context(context.device, coarse.config, coarse.width, coarse.height,
@@ -110,9 +112,3 @@ class Band(CudaMatching):
 def halved(has_whole_grey: bool) -> tuple[str, str]:
     """File and name of the kernel that makes the images of the first pass."""
     return 'band/centres.cu', f'halve<{"uint8" if has_whole_grey else "float"}>'
-
-
-def _coarse_plan(plan: Plan) -> Plan:
-    config = plan.config.coarse
-    size = geometry.coarse_size(plan.width, plan.height)
-    return plan_of(config, *size, plan.device, partitions.of_coarse(config, *size, plan.parts))
