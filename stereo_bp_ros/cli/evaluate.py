@@ -124,8 +124,10 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError('--json-lines is for --scenario, and in place of --json')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
-    config = MatcherConfig.from_mapping(shared.chosen_settings(options, fixed, otherwise=AUTO))
-    topics = shared.chosen_topics(options)
+    sources = _open(scenario.inputs if scenario else inputs_of(options.paths),
+                    shared.chosen_topics(options), options.limit)
+    config = MatcherConfig.from_mapping(shared.chosen_settings(
+        options, fixed, otherwise=AUTO, size=sources.first_size))
     own = against.own_name(options, config)
     names, others = against.chosen(options, own, config)
     method = Method(options.repeat, options.confidence, _calibration(options),
@@ -134,8 +136,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
                     options.range_from_truth)
     configs = {name: evaluate_scale.for_workers(options, one)
                for name, one in {own: config, **others}.items()}
-    sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,
-                    options.limit)
     title = scenario.path.name if scenario else sources.title
     if options.output:
         check_folder(options.output, ('report.json', 'report.html'),

@@ -11,22 +11,27 @@ from __future__ import annotations
 
 import argparse
 import operator
+import pathlib
 import time
 from typing import Any
 
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.settings import Setting
-from stereo_bp_ros.engines import choice
+from stereo_bp_ros.engines import choice, geometry
 from stereo_bp_ros.errors import BackendUnavailable
 from stereo_bp_ros.images.raw_images import check_limits
 from stereo_bp_ros.papers.programs import memory_bound
 
 HELP = 'versions, devices, and the memory plan for an image size'
 NEEDS = ()
+
+#: What is said of settings whose values are not the whole answer.
+EFFECTIVE = 'preset', 'why preset', 'disparity_range'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='with --size: print every array, too')
     parser.add_argument('--disparities', type=shared.whole(2, 512), metavar='D',
                         help='short for --set disparity_range=D')
+    parser.add_argument('--calibration', type=pathlib.Path, metavar='FILE',
+                        help='of the cameras, as for match: how far --set min_depth=METRES '
+                             'searches')
     parser.add_argument('--settings', action='store_true', dest='reference',
                         help='print the reference table of all settings '
                              '(docs/reference/parameters.md)')
@@ -57,16 +65,26 @@ def run(options: argparse.Namespace) -> int:
                      else (0, 0))
     if options.warm_up:
         return _warm_up(options, width, height)
-    values = shared.chosen_settings(options, otherwise=AUTO, size=(width, height))
+    values = shared.chosen_settings(options, otherwise=AUTO, size=lambda: (width, height))
     if options.disparities is not None:
         values['disparity_range'] = options.disparities
     config = MatcherConfig.from_mapping(values)
     if options.diff is not None:
         return _print_differences(options, config)
+    calibration = Calibration.from_file(options.calibration) if options.calibration else None
+    preset = options.preset or NONE
     report: dict[str, Any] = {'versions': versions(), 'machine': machine(),
                               'backend': _backend(config),
-                              'preset': options.why_preset or options.preset or NONE,
+                              'preset': f'{AUTO} ({preset})' if options.why_preset else preset,
                               'settings': config.to_mapping()}
+    if options.why_preset:
+        report['why preset'] = options.why_preset
+    if config.min_depth:
+        config = geometry.effective(config, calibration)
+        report['disparity_range'] = (
+            f'{report["settings"]["disparity_range"]} ' + (
+                'until there is a calibration' if calibration is None else
+                f'({config.disparity_range} for min_depth {report["settings"]["min_depth"]:g} m)'))
     if options.size:
         report['memory'] = _memory(config, width, height)
     if options.json:
@@ -77,8 +95,9 @@ def run(options: argparse.Namespace) -> int:
     shared.print_table('Versions', ('package', 'version'), list(report['versions'].items()))
     shared.print_table('Machine', ('', 'value'),
                        [(k, str(v)) for k, v in {
-                           **report['machine'], **report['backend'],
-                           'preset': report['preset']}.items()], is_text=True)
+                           **report['machine'], **report['backend'], **{
+                               name: report[name] for name in EFFECTIVE if name in report}
+                           }.items()], is_text=True)
     return 0
 
 

@@ -119,7 +119,7 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
             raise ValueError(f'the truth {options.truth} is {truth.shape[1]} x {truth.shape[0]}, '
                              f'the image {left.shape[1]} x {left.shape[0]}')
     config = MatcherConfig.from_mapping(shared.chosen_settings(
-        options, otherwise=AUTO, size=(left.shape[1], left.shape[0])))
+        options, otherwise=AUTO, size=lambda: (left.shape[1], left.shape[0])))
     shared.say_preset(options)
     if config.min_depth and calibration is None:
         _log.warning('min_depth has no effect without --calibration; %d disparities are searched',

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names, preset_purpose
 from stereo_bp_ros.config.mappings import parse_assignments, stamp_tolerance_s
-from stereo_bp_ros.config.matcher import MatcherConfig, is_of_presets
+from stereo_bp_ros.config.matcher import default_preset
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE, load_parameter_file
 from stereo_bp_ros.config.settings import Value
@@ -241,7 +241,8 @@ def sync_parameters(options: argparse.Namespace) -> dict[str, Value]:
 
 
 def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None, *,
-                    otherwise: str = NONE, size: tuple[int, int] = (0, 0)) -> dict[str, Value]:
+                    otherwise: str = NONE,
+                    size: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> dict[str, Value]:
     """Settings that the command line names: the preset's, those of a file, --set, --backend.
 
     ``options.preset`` becomes the name of the preset whose settings these are, and
@@ -249,7 +250,7 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
 
     :param settings: of a scenario, which win over the preset's.
     :param otherwise: the preset where nothing says how is matched.
-    :param size: width and height of the images, pixels; 0 = not known.
+    :param size: asked for ``auto``: width and height of the images, pixels; 0 = not known.
     :raises ConfigError: an unknown name or a refused value.
     """
     values = dict(settings or {})
@@ -266,20 +267,18 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
                    '; put it into a file for --params-file' if options.verb == 'replay' else '')
             raise ConfigError(name, values[name],
                               f'it is a setting of the node, not of a matcher{way}')
-    if not options.preset and not path and not any(map(is_of_presets, values)):
+    if not options.preset and not path and default_preset(values) == AUTO:
         options.preset = otherwise
     return {**_load_preset(options, values, size), **values}
 
 
 def _load_preset(options: argparse.Namespace, values: Mapping[str, Value],
-                 size: tuple[int, int]) -> dict[str, Value]:
+                 size: Callable[[], tuple[int, int]]) -> dict[str, Value]:
     """The settings of ``options.preset``."""
     options.why_preset = getattr(options, 'why_preset', '')
     if options.preset == AUTO:
-        machine = MatcherConfig.from_mapping({name: value for name, value in values.items()
-                                              if name in choice.OF_MACHINE})
         try:
-            options.preset, options.why_preset = choice.best_preset(machine, *size)
+            options.preset, options.why_preset = choice.best_preset(values, *size())
         except BackendUnavailable:      # as whoever wants to match is told
             options.preset = None
     elif options.preset == NONE:

@@ -1,7 +1,7 @@
 """Read and set parameters of a running node, as `ros2 param` does.
 
   stereo_bp param list                        (names and values)
-  stereo_bp param get preset
+  stereo_bp param get preset                  (and what is effective: auto (road_fast))
   stereo_bp param set preset sad_fast
   stereo_bp param set --namespace front confidence_threshold 0.4
 """
@@ -9,8 +9,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.errors import StereoError
 
 HELP = 'read and set parameters of a running node'
@@ -33,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from stereo_bp_ros.replay.listening import namespace_of
     from stereo_bp_ros.replay.parameter_requests import RemoteParameters
     from stereo_bp_ros.replay.statuses import Statuses
     wanted = WORDS[options.request]
@@ -50,9 +54,25 @@ def run(options: argparse.Namespace) -> int:
             values = {name: parameters.set(name, value)}
         else:
             values = parameters.get(options.words or parameters.names())
+        status = statuses.figures([namespace_of(node)])[node]
+    beside = effective(values, status) if options.request != 'set' else {}
     if options.json:
-        shared.print_json({node: values})
+        shared.print_json({node: values, **({'effective': beside} if beside else {})})
     else:
         for name, value in values.items():
-            shared.say(str(value) if options.request == 'get' else f'{name}: {value}')
+            text = beside.get(name) or str(value)
+            shared.say(text if options.request == 'get' else f'{name}: {text}')
     return 0
+
+
+def effective(values: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, str]:
+    """What parameters of a node lead to, where that is not their values.
+
+    :param status: of the node, as ``Statuses.figures`` has it.
+    """
+    found = {}
+    if values.get('preset') == AUTO and status['preset']:
+        found['preset'] = status['preset']
+    if 'disparity_range' in values and 'min_depth' in (status['disparities'] or ''):
+        found['disparity_range'] = f'{values["disparity_range"]} ({status["disparities"]})'
+    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import operator
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stereo_bp_ros.config import quantisation
-from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.files import AUTO, NONE, load_preset
 from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS, MatcherSettings
 from stereo_bp_ros.config.settings import Setting, Value, documented
 from stereo_bp_ros.errors import ConfigError, ignored_codes, printable
@@ -188,6 +188,14 @@ are reduced, by the program that computes it on the device. Below a plan there i
 def is_of_presets(name: str) -> bool:
     """Whether a setting says how is matched, so that presets provide it."""
     return name in MatcherConfig.settings() and name not in NOT_OF_PRESETS
+
+
+def default_preset(given: Iterable[str]) -> str:
+    """The preset where none is named: ``none`` beside settings of matching, else ``auto``.
+
+    :param given: names of the settings that are set.
+    """
+    return NONE if any(map(is_of_presets, given)) else AUTO
 
 
 def provided_by(preset: str) -> dict[str, Value]:

@@ -228,10 +228,11 @@ class Backend(abc.ABC, Generic[PlanT]):
         """
 
     @abc.abstractmethod
-    def best_preset(self, config: MatcherConfig, width: int, height: int) -> str:
-        """Name of the preset with the fewest errors that keeps 10 Hz here.
+    def is_fast_enough(self, preset: str, resolved: Resolved[PlanT], width: int, height: int
+                       ) -> bool:
+        """Whether a preset of ``engines.BEST`` keeps 10 Hz here.
 
-        :param config: with which settings of the machine.
+        :param resolved: of the preset with what is set beside it.
         :param width, height: of the images, pixels; 0 = not known.
         """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.cameras.calibration import Calibration
@@ -70,20 +70,33 @@ def _resolve(given: MatcherConfig, calibration: Calibration | None,
         return Resolved(given, config, CpuBackend(str(error)))
 
 
-#: Settings of the machine, by which ``auto`` chooses a preset.
-OF_MACHINE = ('backend', 'device_id', 'num_threads')
+#: What ``auto`` chooses from, the fewest errors first.
+BEST = ('road', 'road_band', 'road_fast')
 
 
-def best_preset(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple[str, str]:
-    """The preset with the fewest errors that keeps 10 Hz where ``config`` would be computed.
+def best_preset(settings: Mapping[str, Any], width: int = 0, height: int = 0) -> tuple[str, str]:
+    """The preset with the fewest errors that keeps 10 Hz here, of those that settings go with.
 
     Returns its name, and a sentence that says so and why.
 
+    :param settings: those that win over the preset's; on any machine the presets that are
+        rejected with them are left out.
     :param width, height: of the images, pixels; 0 = not known.
-    :raises BackendUnavailable, ConfigError: as ``resolve``.
+    :raises ConfigError: no preset goes with the settings; as the last one says.
+    :raises BackendUnavailable: as ``resolve``.
     """
-    backend = choose(config)
-    name = backend.best_preset(config, width, height)
+    valid: dict[str, MatcherConfig] = {}
+    for name in BEST:
+        try:
+            valid[name] = MatcherConfig.preset(name, **settings)
+        except ConfigError as error:
+            rejected = error
+    if not valid:
+        raise rejected
+    for name, config in valid.items():
+        backend = (resolved := resolve(config)).backend
+        if backend.is_fast_enough(name, resolved, width, height):
+            break
     size = f', images of {width} x {height}' if width else ''
     return name, f'preset auto takes {name} on {backend.name} ({backend.reason}){size}'
 

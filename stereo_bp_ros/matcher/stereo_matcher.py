@@ -14,10 +14,12 @@ from stereo_bp_ros.cameras.calibration import Calibration, calibration_of
 from stereo_bp_ros.cameras.rectification import Rectification, RightWarp, rectification_of
 from stereo_bp_ros.checks.checks import check_fixed_point, check_rectification
 from stereo_bp_ros.config.arguments import choice_of, size_of, whole
-from stereo_bp_ros.config.files import AUTO, NONE
-from stereo_bp_ros.config.matcher import MatcherConfig, is_of_presets
+from stereo_bp_ros.config.files import AUTO
+from stereo_bp_ros.config.matcher import MatcherConfig, default_preset, is_of_presets
 from stereo_bp_ros.engines import choice, geometry
+from stereo_bp_ros.engines.backend import Resolved
 from stereo_bp_ros.engines.partitions import Partitioning
+from stereo_bp_ros.engines.plan import Plan
 from stereo_bp_ros.errors import ConfigError, InputError
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame, output_arrays
 from stereo_bp_ros.frame.pending import Pending
@@ -47,19 +49,21 @@ class StereoMatcher:
     It checks formats and sizes, and believes what it is given. Whether images are exchanged, black
     or frozen, and how rows miss each other, ``StereoStream`` tells and corrects.
 
+        StereoMatcher()
         StereoMatcher('road')
         StereoMatcher(preset='road', min_depth=3)
         StereoMatcher(MatcherConfig(disparity_range=128))
-        StereoMatcher('auto', size=(1242, 375))
 
     :param config: the name of a preset (``preset_names()``), or a configuration. 'auto' is the
-        preset with the fewest errors that keeps 10 Hz on this machine, as in the node.
+        preset with the fewest errors that keeps 10 Hz on this machine, as in the node, for the
+        size of the first pair; a later size does not change it. None: 'auto', or 'none' beside
+        ``settings`` that presets have.
     :param backend: 'auto', 'cuda' or 'cpu'; None takes that of the configuration.
     :param preset: as ``config``, by its name.
     :param concurrent: what a thread gets that enters while another one is inside: 'raise', a
         RuntimeError, or 'wait', its turn.
-    :param size: width and height of the images, pixels, by which 'auto' chooses; no other takes
-        it.
+    :param size: width and height of the images, pixels, by which 'auto' chooses at once; no other
+        takes it.
     :param settings: of ``MatcherConfig``; they win over the preset's.
     :raises ConfigError: an unknown preset or setting, whose closest is named, or a rejected value.
     :raises InputError: ``size`` is not of whole numbers.
@@ -72,14 +76,20 @@ class StereoMatcher:
         if config is not None and preset is not None:
             raise ConfigError('preset', preset, f'config is {config!r}: give one of the two')
         choice_of('concurrent', concurrent, ('raise', 'wait'))
+        changes = settings if backend is None else {**settings, 'backend': backend}
         if config is None:
-            config = NONE if preset is None else preset
+            config = default_preset(changes) if preset is None else preset
         if size is not None:
             size = size_of('size', size, 1)
             if not isinstance(config, str) or config != AUTO:
                 raise ConfigError('size', size, f'only the preset {AUTO} takes it')
-        changes = settings if backend is None else {**settings, 'backend': backend}
-        self._current = CurrentEngine(config_of(config, size, changes))
+        self._settings = changes
+        self._chosen: CurrentEngine | None = None       # until there is a size for 'auto'
+        if size is None and isinstance(config, str) and config == AUTO:
+            # Rejects settings and back end now; the preset is that of any size.
+            self._before = choice.resolve(config_of(config, (0, 0), changes))
+        else:
+            self._chosen = CurrentEngine(config_of(config, size, changes))
         self._warp: RightWarp | None = None
         # Rectification of the latest frame, and the size of its rectified images.
         self._rectified: tuple[Rectification | None, int, int] | None = None
@@ -90,57 +100,89 @@ class StereoMatcher:
 
     @property
     def config(self) -> MatcherConfig:
-        """The configuration that was set."""
+        """The configuration that was set, or chosen for 'auto'.
+
+        :raises RuntimeError: 'auto' has not been chosen yet.
+        """
         return self._current.resolved.given
+
+    @property
+    def _current(self) -> CurrentEngine:
+        if self._chosen is None:
+            raise RuntimeError(f'the preset {AUTO} is chosen with the first pair, or by '
+                               'prepare(width, height)')
+        return self._chosen
+
+    @property
+    def _resolved(self) -> Resolved[Any]:
+        """What is run; before 'auto' is chosen, what would be for images of any size."""
+        return self._before if self._chosen is None else self._chosen.resolved
 
     @property
     def effective_config(self) -> MatcherConfig:
         """The configuration of the engines: ``config`` with the ``disparity_range`` that
-        ``min_depth`` and ``calibration`` give, and ``min_depth`` 0."""
+        ``min_depth`` and ``calibration`` give, and ``min_depth`` 0. Raises as ``config``."""
         return self._current.resolved.config
 
     @property
     def calibration(self) -> Calibration | None:
         """The latest one given, from which ``min_depth`` gets its range; None before the first."""
-        return self._current.calibration
+        return None if (chosen := self._chosen) is None else chosen.calibration
 
     @property
     def backend(self) -> str:
         """What computes: 'cpu' or 'cuda'."""
-        return self._current.resolved.backend.name
+        return self._resolved.backend.name
 
     @property
     def backend_reason(self) -> str:
         """Why this back end, in one line."""
-        return self._current.resolved.backend.reason
+        return self._resolved.backend.reason
 
     @property
     def device(self) -> dict[str, str]:
         """What computes and how, for people: ``device`` is its name, and ``threads`` how many
         there are on the CPU."""
-        return self._current.resolved.backend.describe(self.effective_config)
+        return self._resolved.backend.describe(self._resolved.config)
 
     @property
     def size(self) -> tuple[int, int] | None:
         """(width, height) of the images that memory is allocated for; None before the first
         frame."""
-        return self._current.size
+        return None if (chosen := self._chosen) is None else chosen.size
 
     @property
     def memory_plan(self) -> geometry.MemoryPlan | None:
         """The arrays of the engine; None before the first frame."""
-        return None if (plan := self._current.plan) is None else plan.memory
+        return None if (plan := self._plan) is None else plan.memory
 
     @property
     def partitions(self) -> Partitioning | None:
         """How the engine cuts images to fit the memory allowed; None before the first frame."""
-        return None if (plan := self._current.plan) is None else plan.parts
+        return None if (plan := self._plan) is None else plan.parts
+
+    @property
+    def _plan(self) -> Plan | None:
+        return None if (chosen := self._chosen) is None else chosen.plan
 
     @property
     def compile_time(self) -> float:
         """Seconds that the last ``prepare`` or ``reconfigure`` spent on compiling, or on reading
         compiled code from the disk."""
-        return self._current.compile_time
+        return 0.0 if (chosen := self._chosen) is None else chosen.compile_time
+
+    def choose_preset(self, width: int, height: int) -> None:
+        """Choose what 'auto' is, for images of this size in pixels; once, and nothing else does.
+
+        ``prepare`` and the first pair do it, too.
+
+        :raises InputError: images of this size are rejected.
+        """
+        width, height = whole('width', width, 1), whole('height', height, 1)
+        given = self._resolved.given
+        check_limits(width, height, given.max_image_width, given.max_image_height)
+        if self._chosen is None:
+            self._chosen = CurrentEngine(config_of(AUTO, (width, height), self._settings))
 
     def prepare(self, width: int = 0, height: int = 0,
                 calibration: Calibration | PathLike | None = None) -> float:
@@ -152,14 +194,16 @@ class StereoMatcher:
         :param width, height: whole numbers of pixels, both or neither (0).
         :param calibration: of the frames to come; None = the latest one.
         :raises StereoError: as ``compute``.
+        :raises RuntimeError: as ``config``, without a size.
         """
         start = time.perf_counter()
         width, height = whole('width', width, 0), whole('height', height, 0)
         if bool(width) != bool(height):
             raise InputError(IssueCode.BAD_SIZE, f'{width} x {height}',
                              'give width and height, or neither')
-        check_limits(width, height, self.config.max_image_width, self.config.max_image_height)
         with self._entrance:
+            if width:
+                self.choose_preset(width, height)
             self._current.prepare(width, height, calibration_of(calibration))
         return time.perf_counter() - start
 
@@ -179,9 +223,12 @@ class StereoMatcher:
         with self._entrance:
             if not isinstance(config, MatcherConfig):
                 config = config_of(config, self.size, {
-                    name: value for name, value in self.config.to_mapping().items()
+                    name: value for name, value in self._resolved.given.to_mapping().items()
                     if not is_of_presets(name)})
-            is_new = self._current.reconfigure(config, calibration_of(calibration))
+            current = self._chosen or CurrentEngine(config)
+            is_new = current.reconfigure(config, calibration_of(calibration)) or (
+                current is not self._chosen)
+            self._chosen = current
             if config.row_correction != 'correct':
                 self._warp = None
             return is_new
@@ -295,7 +342,8 @@ class StereoMatcher:
 
     def __repr__(self) -> str:
         size = '' if (found := self.size) is None else ', {} x {}'.format(*found)
-        return f'StereoMatcher({self.config!r}) on {self.backend}{size}'
+        config = AUTO if self._chosen is None else self.config
+        return f'StereoMatcher({config!r}) on {self.backend}{size}'
 
     def close(self) -> None:
         """Wait for every frame in flight and give all memory back; may be called twice.
@@ -308,7 +356,8 @@ class StereoMatcher:
         self._entrance.close()
         self._worker.shutdown(wait=True)
         with self._entrance.lock:
-            self._current.close()
+            if self._chosen is not None:
+                self._chosen.close()
 
     def __enter__(self) -> StereoMatcher:
         return self
@@ -327,10 +376,13 @@ class StereoMatcher:
                  rectification: Rectification | PathLike | None, outputs: Sequence[str] | str,
                  out: Mapping[str, Any] | None, stream: Any, encoding: str | None
                  ) -> DisparityFrame:
-        config = self.config
         out = {} if out is None else out
         left, right = image_of('left', left, encoding), image_of('right', right, encoding)
+        config = self._resolved.given
         check_pair(left, right, config.max_image_width, config.max_image_height)
+        if self._chosen is None:
+            self.choose_preset(left.width, left.height)
+            config = self.config
         width, height = geometry.rectified_size(config, left.width, left.height)
         calibration = calibration_of(calibration)
         rectification = rectification_of(
@@ -376,7 +428,7 @@ def config_of(config: Any, size: tuple[int, int] | None, settings: Mapping[str, 
               ) -> MatcherConfig:
     """A configuration, or that of a preset by its name, with some settings.
 
-    :param size: width and height of the images, pixels, for 'auto'; None: not known.
+    :param size: width and height of the images, pixels, for 'auto'; 0 = any, None: not known.
     :raises ConfigError: it is neither, or a setting is rejected.
     """
     if isinstance(config, MatcherConfig):
@@ -388,6 +440,5 @@ def config_of(config: Any, size: tuple[int, int] | None, settings: Mapping[str, 
         if size is None:
             raise ConfigError('preset', config, 'what is best depends on the images: '
                               "StereoMatcher(preset='auto', size=(width, height))")
-        machine = {key: settings[key] for key in choice.OF_MACHINE if key in settings}
-        config, _ = choice.best_preset(MatcherConfig.from_mapping(machine), *size)
+        config, _ = choice.best_preset(settings, *size)
     return MatcherConfig.preset(config, **settings)

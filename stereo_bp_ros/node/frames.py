@@ -124,12 +124,14 @@ class FrameProcessor:
     :param measures_inline: whether frames wait for what it measures.
     :param now_ns: the node's clock, nanoseconds; 0 = not known yet (sim time without /clock).
     :param on_device_loss: is told of a lost device when the node is to exit.
+    :param choose: what images of a size are matched with, where the host waits for the first one.
     """
 
     def __init__(self, *, matcher_host: MatcherHost, outputs: Outputs, ledger: Ledger,
                  generation: Generation, latencies: LatencyWindow, issues: IssueLog,
                  observer: PairObserver, settings: NodeConfig, now_ns: Callable[[], int],
-                 on_device_loss: Callable[[str], None], measures_inline: bool = False) -> None:
+                 on_device_loss: Callable[[str], None], measures_inline: bool = False,
+                 choose: Callable[[int, int], MatcherConfig] | None = None) -> None:
         self.settings = settings
         self._matcher_host = matcher_host
         self._outputs = outputs
@@ -141,6 +143,7 @@ class FrameProcessor:
         self._measures_inline = measures_inline
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
+        self._choose = choose
         self._last_stamp_ns = 0
         self._generation_number = -1
         self._quality: list[Issue] = []
@@ -187,6 +190,9 @@ class FrameProcessor:
         refused = self._untimely(pair)
         if refused is not None:
             return refused
+        if (waiting := self._matcher_host.waiting) is not None and self._choose is not None:
+            left, _ = self._images(pair, waiting)
+            self._begin(pair, self._choose(left.width, left.height), left.width, left.height)
         config = self._matcher_host.config
         if config is None:
             raise RuntimeError('there is no matcher: the node is not configured')
@@ -238,6 +244,12 @@ class FrameProcessor:
             self._judge(pair, ready, frame, self._matcher_host.effective_config or config)
         return None
 
+    def _begin(self, pair: StereoPair, config: MatcherConfig, width: int, height: int) -> None:
+        """Build the first matcher, before there are buffers, which a device is to write directly.
+        """
+        self._matcher_host.begin(config)
+        self._matcher_host.prepare(width, height, self._calibrate(pair, config).calibration)
+
     @contextlib.contextmanager
     def _after_publishing(self) -> Iterator[None]:
         """What fails in here makes no result undone: the pair counts as published."""
@@ -274,10 +286,7 @@ class FrameProcessor:
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
         calibration, rectification, issues = self._calibrate(pair, config)
         self._issues.replace('calibration', checks.believe(issues, config))
-        left, right = (self._raw(message, config) for message in (pair.left, pair.right))
-        check_pair(left, right, config.max_image_width, config.max_image_height)
-        checks.check_image_size('left', pair.left_info, left.width, left.height)
-        checks.check_image_size('right', pair.right_info, right.width, right.height)
+        left, right = self._images(pair, config)
         ready = _Inputs(left, right, calibration, rectification,
                         pair.left_info if config.reference_image == 'left' else pair.right_info)
         observed = ready.observed(pair, config)
@@ -293,6 +302,13 @@ class FrameProcessor:
             checks.believe(rejected, config)
         ready.correction = self._observer.correction(observed)
         return ready
+
+    def _images(self, pair: StereoPair, config: MatcherConfig) -> tuple[RawImage, RawImage]:
+        left, right = (self._raw(message, config) for message in (pair.left, pair.right))
+        check_pair(left, right, config.max_image_width, config.max_image_height)
+        checks.check_image_size('left', pair.left_info, left.width, left.height)
+        checks.check_image_size('right', pair.right_info, right.width, right.height)
+        return left, right
 
     def _raw(self, message: Any, config: MatcherConfig) -> RawImage:
         if hasattr(message, 'format'):

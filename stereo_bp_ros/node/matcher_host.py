@@ -42,6 +42,8 @@ class MatcherHost:
         #: The matcher and its configuration; None before configure and after cleanup.
         self.matcher: StereoMatcher | None = None
         self.config: MatcherConfig | None = None
+        #: What may be built, where there is no matcher because the first image tells; else None.
+        self.waiting: MatcherConfig | None = None
         #: Name of the device that computes and how, for people.
         self.device: Mapping[str, str] = {}
         #: What happened to the device, where it was lost and replaced by the CPU; else ''.
@@ -75,6 +77,13 @@ class MatcherHost:
             self.config = previous
         start = time.perf_counter()
         config = self.usable(config)
+        matcher = self._made(config, width, height, calibration)
+        self._note_built()
+        self._use(matcher, config)
+        return time.perf_counter() - start
+
+    def _made(self, config: MatcherConfig, width: int, height: int,
+              calibration: Calibration | None) -> StereoMatcher:
         matcher = self._factory(config)
         try:
             with self._building():
@@ -84,9 +93,22 @@ class MatcherHost:
         except BaseException:
             matcher.close()
             raise
-        self._note_built()
-        self._use(matcher, config)
+        return matcher
+
+    def wait_for_image(self, config: MatcherConfig) -> float:
+        """Have the first image tell what is built; compiles what that may be, returns seconds.
+
+        :raises StereoError: the configuration cannot run here.
+        """
+        start = time.perf_counter()
+        self.release()
+        self._made(self.usable(config), 0, 0, None).close()
+        self.waiting = config
         return time.perf_counter() - start
+
+    def begin(self, config: MatcherConfig) -> None:
+        """Use a configuration once the first image has come; ``prepare`` builds its matcher."""
+        self.config, self.waiting = self.usable(config), None
 
     def usable(self, config: MatcherConfig) -> MatcherConfig:
         """A configuration as it can be used here: on the CPU once the device is lost."""
@@ -117,6 +139,11 @@ class MatcherHost:
         :raises StereoError: as ``StereoMatcher.compute``.
         """
         matcher = self.matcher
+        if matcher is None and self.config is not None:
+            with self._backing_off():
+                seconds = self.build(self.config, width, height, calibration)
+            self._log_ready(seconds)
+            return True
         if matcher is None or (matcher.size == (width, height)
                                and calibration in (None, matcher.calibration)):
             return False
@@ -127,11 +154,18 @@ class MatcherHost:
         if before == ((width, height), now):
             return False
         self._note_built()
+        self._log_ready(seconds)
+        return True
+
+    def _log_ready(self, seconds: float) -> None:
+        matcher = self.matcher
+        assert matcher is not None
+        now, size = matcher.effective_config, matcher.size
+        assert size is not None
         reach = (f', disparities {now.min_disparity} to {now.max_disparity},'
                  if matcher.config.min_depth else '')
-        self._log(f'ready for {width} x {height}{reach} after {seconds:.1f} s, '
+        self._log(f'ready for {size[0]} x {size[1]}{reach} after {seconds:.1f} s, '
                   f'{matcher.compile_time:.1f} s of it compiling')
-        return True
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration,
                 out: Mapping[str, np.ndarray[Any, Any]],
@@ -214,11 +248,11 @@ class MatcherHost:
 
     def abandon(self) -> None:
         """Let a matcher go without closing it: nothing may touch its device again."""
-        self.matcher = self.config = None
+        self.matcher = self.config = self.waiting = None
 
     def release(self) -> None:
         """Give everything back; may be called twice."""
-        self.config = None
+        self.config = self.waiting = None
         matcher, self.matcher = self.matcher, None
         if matcher is not None:
             matcher.close()

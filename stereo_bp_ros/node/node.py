@@ -17,7 +17,6 @@ from rclpy.lifecycle.node import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import described, reason_of
 from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.issues import IssueCode, IssueLevel
@@ -208,20 +207,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _configure(self, state: LifecycleState) -> None:
         self._issues.clear(IssueCode.DEVICE)
-        if self._configuration.awaits_preset:
-            config, settings = self._configuration.matcher, self._configuration.node
-            name, sentence = self._worker.call(
-                lambda: choice.best_preset(config, settings.image_width, settings.image_height),
-                limit=CONFIGURE_LIMIT)
-            self._configuration.use_preset(name)
-            self.get_logger().info(sentence)
-        config, settings = self._configuration.matcher, self._configuration.node
+        settings = self._configuration.node
         self.get_logger().info('configuring: building the engine; the first time, compiling '
                                'takes a while')
         seconds = self._worker.call(
-            lambda: self._matcher_host.build(config, settings.image_width,
-                                            settings.image_height),
-            limit=CONFIGURE_LIMIT, progress=lambda waited: self.get_logger().info(
+            lambda: self._reconfiguration.build(self._configuration), limit=CONFIGURE_LIMIT,
+            progress=lambda waited: self.get_logger().info(
                 f'configuring: still compiling after {waited:.0f} s'))
         if self._matcher_host.lost:
             self._issues.hold(IssueCode.DEVICE, self._matcher_host.lost)
@@ -233,16 +224,17 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             generation=self._generation, latencies=self._latencies,
             issues=self._issues, observer=self._observer,
             measures_inline=self._measures_inline, settings=settings,
-            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
+            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal,
+            choose=lambda *size: self._reconfiguration.choose(self._configuration, *size))
         self._issues.hold(IssueCode.MEMORY, *filter(None, [
             lock_memory() if settings.lock_memory else '']))
         # Parameters may have changed while the engine was built.
         self._on_parameters()
         matcher = self._matcher_host.matcher
-        assert matcher is not None
-        self.get_logger().info(
-            f'configured in {seconds:.1f} s, {matcher.compile_time:.1f} s of it compiling: '
-            f'{config.stereo_algorithm} on {matcher.backend} ({matcher.backend_reason})')
+        self.get_logger().info(f'configured in {seconds:.1f} s' + (
+            ': the preset is chosen for the first image' if matcher is None else
+            f', {matcher.compile_time:.1f} s of it compiling: {matcher.config.stereo_algorithm} '
+            f'on {matcher.backend} ({matcher.backend_reason})'))
         self._on_configured()
 
     def _activate(self, state: LifecycleState) -> None:
@@ -275,6 +267,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _cleanup(self, state: LifecycleState | None = None) -> None:
         self._worker.call(self._matcher_host.release, limit=CLEANUP_LIMIT)
+        self._configuration.forget_preset()
         self._processor = None
         self._forget_images()
         self._reconfiguration.forget_size()
@@ -433,7 +426,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             vertical=camera_report(self._observer, self._configuration.matcher.row_correction),
             distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
             device=dict(self._matcher_host.device),
-            config=self._configuration.matcher, settings=settings)
+            config=self._configuration.matcher, settings=settings,
+            preset=self._configuration.preset)
 
     def _log(self, level: IssueLevel, text: str) -> None:
         logger = self.get_logger()

@@ -51,6 +51,8 @@ class Parameters:
         self.matcher, self.node = split({**values, **self._misplaced(), **self._translate()})
         self._normalize()
         self._first = self.matcher.to_mapping()
+        #: What ``auto`` is, and which values it has provided; '' until it is known.
+        self._chosen, self._provided = '', dict[str, Value]()
         self._before = self.matcher, self.node.preset
         self._warn_unknown()
         self._applies_on_set = not distributions.add_parameter_callbacks(
@@ -59,22 +61,46 @@ class Parameters:
     @property
     def awaits_preset(self) -> bool:
         """Whether ``use_preset`` is to be told which one is the best."""
-        return self.node.preset == AUTO
+        return self.node.preset == AUTO and not self._chosen
+
+    @property
+    def preset(self) -> str:
+        """The preset that is set and, of ``auto``, what it is."""
+        if self.node.preset != AUTO:
+            return self.node.preset
+        return f'{AUTO} ({self._chosen or "waits for the first image"})'
+
+    @property
+    def given(self) -> dict[str, Value]:
+        """Settings of the matcher that are set, at the start or later, beside any preset."""
+        now, else_ = self.matcher.to_mapping(), {**self._first, **self._provided}
+        return {name: value for name, value in now.items()
+                if name in self._overrides() or value != else_[name]}
 
     def use_preset(self, name: str) -> None:
-        """Set what a preset provides, but for what is set already.
+        """Set what the preset that ``auto`` is provides, but for what is set already.
 
         :raises ConfigError: it is rejected.
         """
-        now = self.matcher.to_mapping()
-        changes = {'preset': name, **{
-            setting: value for setting, value in provided_by(name).items()
-            if setting != 'program' and setting not in self._overrides()
-            and now[setting] == self._first[setting]}}
-        result = self._node.set_parameters_atomically([
-            Parameter(setting, value=value) for setting, value in changes.items()])
+        given = self.given
+        provided = {setting: value for setting, value in provided_by(name).items()
+                    if setting != 'program' and setting not in given}
+        result = self._set(provided)
         if not result.successful:
             raise ConfigError('preset', name, result.reason)
+        self._chosen, self._provided = name, provided
+
+    def forget_preset(self) -> None:
+        """Have ``auto`` chosen anew; what is set beside it stays."""
+        now, provided = self.matcher.to_mapping(), self._provided
+        self._chosen, self._provided = '', {}
+        if self.node.preset == AUTO:
+            self._set({name: self._first[name] for name, value in provided.items()
+                       if now[name] == value})
+
+    def _set(self, values: Mapping[str, Value]) -> SetParametersResult:
+        return self._node.set_parameters_atomically(
+            [Parameter(name, value=value) for name, value in values.items()])
 
     def restore(self, attempted: MatcherConfig, active: MatcherConfig) -> None:
         """Set parameters back that could not be applied.
@@ -91,8 +117,7 @@ class Parameters:
             if config == active and preset != self.node.preset:
                 changes['preset'] = everything['preset'] = preset
         for values in (changes, everything):
-            result = self._node.set_parameters_atomically(
-                [Parameter(name, value=value) for name, value in values.items()])
+            result = self._set(values)
             if result.successful:
                 return
         self._node.get_logger().error(f'parameters could not be set back: {result.reason}')
@@ -271,6 +296,8 @@ class BatchParameterService(ParameterService):
         named = {p.name: p.value for p in parameters}
         node, values = self._batch_node, dict[str, Value]()
         if 'preset' in named:
+            if named['preset'] == AUTO == node.get_parameter('preset').value:
+                return parameters           # a dump is loaded
             if named['preset'] == AUTO:
                 raise ConfigError('preset', AUTO, 'is for the start: '
                                   + ', '.join(preset_names()) + ' can be set now')

@@ -27,7 +27,7 @@ QUIET, MAX_BURST = 0.05, 0.5
 
 
 class Reconfiguration:
-    """Decides when the worker builds another engine; called from the executor's thread.
+    """Decides which engine the worker builds, and when another one.
 
     :param log: is told, in words, when a new engine is in use.
     :param warm_up: compiles what is resolved for a width and height, 0 = not known;
@@ -85,6 +85,38 @@ class Reconfiguration:
             if known is not None:       # else the worker finds out
                 known.plan(*size, known.backend.allowed_at_best(
                     wanted, 0 if plan is None else plan.total))
+
+    # In the worker's thread
+
+    def build(self, parameters: Parameters) -> float:
+        """Build the engine at configure, or what it may need where the first image tells which.
+
+        Returns the seconds it took.
+
+        :raises StereoError: the parameters cannot be applied here.
+        """
+        size = parameters.node.image_width, parameters.node.image_height
+        if parameters.awaits_preset and not all(size):
+            given = self._given(parameters)
+            name, _ = choice.best_preset(given)
+            return self._matcher_host.wait_for_image(MatcherConfig.preset(name, **given))
+        return self._matcher_host.build(self.choose(parameters, *size), *size)
+
+    def choose(self, parameters: Parameters, width: int, height: int) -> MatcherConfig:
+        """What images of a size are matched with from now on, with the preset that is best.
+
+        :raises StereoError: as ``choice.best_preset`` and ``Parameters.use_preset``.
+        """
+        if parameters.awaits_preset:
+            name, sentence = choice.best_preset(self._given(parameters), width, height)
+            parameters.use_preset(name)
+            self._log(sentence)
+        return parameters.matcher
+
+    def _given(self, parameters: Parameters) -> dict[str, Any]:
+        return {**parameters.given, **({'backend': 'cpu'} if self._matcher_host.lost else {})}
+
+    # In any thread
 
     def reconcile(self, parameters: Parameters) -> None:
         """Have the worker bring the engine in step with the parameters as they are by then.
@@ -191,6 +223,8 @@ class Reconfiguration:
 
     def _reconcile(self, parameters: Parameters) -> None:
         active, wanted = self._matcher_host.config, parameters.matcher
+        if active is None and self._matcher_host.waiting is not None:
+            self._matcher_host.waiting = wanted
         if active is None or self._matcher_host.usable(wanted) == active:
             return
         self._mailbox.reconfiguring = True

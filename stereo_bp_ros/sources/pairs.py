@@ -119,6 +119,16 @@ class Sources:
         """Pairs that there are; a bag may have fewer that are whole."""
         return sum(one.stop for one in self._whole)
 
+    def first_size(self) -> tuple[int, int]:
+        """Width and height of the images of the first pair that can be read; 0: there is none."""
+        for chunk in self._whole:
+            with contextlib.closing(chunk.unread()) as pairs:
+                for one in pairs:
+                    with contextlib.suppress(StereoError, ValueError, OSError):
+                        left, _ = one.load().images
+                        return left.width, left.height
+        return 0, 0
+
     def pairs(self) -> Iterator[Pair]:
         """All pairs, each read or drawn when it is wanted."""
         return itertools.chain.from_iterable(map(self.pairs_of, self.inputs))

@@ -10,9 +10,7 @@ from stereo_bp_ros.cameras.calibration import Calibration, calibration_of
 from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.checks import checks
 from stereo_bp_ros.config.arguments import choice_of, seconds_of
-from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.config.settings import unknown_setting
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
@@ -58,8 +56,8 @@ class StereoStream:
             for left, right, stamp in pairs:
                 result = stream.add(left, right, stamp=stamp)
 
-    :param config: the name of a preset, or a configuration. 'auto' is the preset with the fewest
-        errors that keeps 10 Hz on this machine, for the size of the first pair.
+    :param config: as ``StereoMatcher`` takes it: the name of a preset, or a configuration. None:
+        'auto', chosen for the size of the first pair.
     :param calibration: of rectified images, or a file that ``Calibration.from_file`` reads, or a
         ``Rectification`` of raw ones; None: not known.
     :param measuring: 'inline': some 100 ms once a second of the stamps; 'background': in another
@@ -69,7 +67,7 @@ class StereoStream:
     :raises BackendUnavailable: the back end cannot run here.
     """
 
-    def __init__(self, config: MatcherConfig | str = AUTO, *,
+    def __init__(self, config: MatcherConfig | str | None = None, *,
                  calibration: Calibration | Rectification | PathLike | None = None,
                  measuring: str = 'inline', **settings: Any) -> None:
         # Not above: importing the package is quick without OpenCV.
@@ -80,12 +78,7 @@ class StereoStream:
                              else calibration_of(calibration))
         if self._rectification is not None:
             settings = {'rectify': True, **settings}
-        self._settings = settings
-        self._matcher: StereoMatcher | None = None
-        if not isinstance(config, str) or config != AUTO:
-            self._matcher = StereoMatcher(config, **settings)
-        else:
-            _check_settings(settings)
+        self._matcher = StereoMatcher(config, **settings)
         self._observer = PairObserver()
         self._measuring = measuring
         self._thread = ThreadPoolExecutor(1, 'stereo_bp_observer')
@@ -97,17 +90,12 @@ class StereoStream:
 
     @property
     def matcher(self) -> StereoMatcher:
-        """Matches the pairs.
-
-        :raises RuntimeError: 'auto' is not known before the first pair.
-        """
-        if self._matcher is None:
-            raise RuntimeError('the preset auto is chosen with the first pair')
+        """Matches the pairs."""
         return self._matcher
 
     @property
     def config(self) -> MatcherConfig:
-        """The configuration that was set, or chosen for 'auto'; as ``matcher``."""
+        """As ``StereoMatcher.config``."""
         return self.matcher.config
 
     @property
@@ -167,9 +155,7 @@ class StereoStream:
                              'StereoMatcher, which checks and corrects nothing over time')
         calibration = calibration_of(calibration) or self._calibration
         matcher = self._matcher
-        if matcher is None:
-            matcher = self._matcher = StereoMatcher(AUTO, size=(left.width, left.height),
-                                                    **self._settings)
+        matcher.choose_preset(left.width, left.height)
         config = matcher.config
         check_pair(left, right, config.max_image_width, config.max_image_height)
         checks.check_rectification(config, self._rectification, left.width, left.height)
@@ -204,23 +190,13 @@ class StereoStream:
     def close(self) -> None:
         """Give all memory back; may be called twice."""
         self._thread.shutdown(wait=True)
-        if self._matcher is not None:
-            self._matcher.close()
+        self._matcher.close()
 
     def __enter__(self) -> StereoStream:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    """Reject now what would be rejected with the first pair: unknown names and values."""
-    known = MatcherConfig.settings()
-    for name, value in settings.items():
-        if name not in known:
-            raise unknown_setting(name, value, known)
-        known[name].coerce(value)
 
 
 def examine_pair(left: Image, right: Image, config: MatcherConfig | str,

@@ -87,3 +87,17 @@ def test_info_says_in_full_why_the_cpu_computes(capsys, monkeypatch):
     words = ' '.join(capsys.readouterr().out.replace('│', ' ').split())
     assert 'and a remedy of many more' in words
     assert 'available memory MiB' in words
+
+
+def test_info_says_how_far_min_depth_searches(capsys, tmp_path):
+    (tmp_path / 'calib.txt').write_text('cam0=[720 0 600; 0 720 180; 0 0 1]\n'
+                                        'cam1=[720 0 600; 0 720 180; 0 0 1]\ndoffs=0\n'
+                                        'baseline=540\nwidth=1242\nheight=375\nndisp=128\n')
+    options = ['info', '--preset', 'road', '--backend', 'cpu', '--json', '--set', 'min_depth=3']
+    for more, text in (([], '128 until there is a calibration'),
+                       (['--calibration', str(tmp_path / 'calib.txt')],
+                        '128 (136 for min_depth 3 m)')):
+        assert main([*options, *more]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report['disparity_range'] == text
+        assert (report['preset'], report['settings']['disparity_range']) == ('road', 128)

@@ -9,12 +9,13 @@ import pathlib
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, preset_names
+from stereo_bp_ros import ConfigError, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.matcher import provided_by
 from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS
 from stereo_bp_ros.engines import choice
+from stereo_bp_ros.engines.backend import Resolved
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.images import files
@@ -25,17 +26,29 @@ from stereo_bp_ros.images import files
     (2, (320, 240), 'road')])
 def test_a_cpu_gets_the_best_that_is_fast_enough(threads, size, name, monkeypatch):
     monkeypatch.setenv('NUMBA_NUM_THREADS', '8')
-    found, sentence = choice.best_preset(MatcherConfig(backend='cpu', num_threads=threads), *size)
+    found, sentence = choice.best_preset({'backend': 'cpu', 'num_threads': threads}, *size)
     assert found == name
     assert f'takes {name} on cpu' in sentence
+
+
+@pytest.mark.parametrize('threads', [1, 2, 64])
+def test_a_preset_that_does_not_go_with_what_is_given_is_not_chosen(threads, monkeypatch):
+    monkeypatch.setenv('NUMBA_NUM_THREADS', '64')
+    machine = {'backend': 'cpu', 'num_threads': threads}
+    found, _ = choice.best_preset({**machine, 'levels': 3}, 320, 240)
+    assert found == ('road_fast' if threads == 1 else 'road')       # road_band has 1 level
+    with pytest.raises(ConfigError, match='iterations'):
+        choice.best_preset({**machine, 'stereo_algorithm': 'sad'}, 320, 240)
 
 
 @pytest.mark.parametrize(('changes', 'size', 'name'), [
     ({}, (0, 0), 'road'), ({}, (1242, 375), 'road'), ({'memory': 2**28}, (1242, 375), 'road_band'),
     ({'memory': 2**26}, (1242, 375), 'road_fast'), ({'is_integrated': True}, (0, 0), 'road_band')])
-def test_a_gpu_gets_the_best_that_fits_whole(changes, size, name):
+def test_a_gpu_gets_the_best_that_fits_whole(changes, size, name, monkeypatch):
     backend = CudaBackend(dataclasses.replace(TYPICAL, **changes), 'asked for')
-    assert backend.best_preset(MatcherConfig(), *size) == name
+    monkeypatch.setattr(choice, 'resolve', lambda config: Resolved(
+        config, config, backend))
+    assert choice.best_preset({}, *size)[0] == name
 
 
 def test_a_preset_provides_every_setting_of_matching_and_no_other():
@@ -59,7 +72,7 @@ def test_a_verb_says_which_preset_it_takes_where_nothing_says_how_is_matched(
         arguments, name, capsys):
     assert main(['info', '--backend', 'cpu', '--json', *arguments]) == 0
     said = json.loads(capsys.readouterr().out)['preset']
-    assert said.startswith(f'preset auto takes {name} on cpu' if name else arguments[-1])
+    assert said == (f'auto ({name})' if name else arguments[-1])
 
 
 def test_a_parameter_file_keeps_its_meaning(tmp_path, capsys):
@@ -68,7 +81,7 @@ def test_a_parameter_file_keeps_its_meaning(tmp_path, capsys):
         file.write_text('/**:\n  ros__parameters:\n    ' + text)
         assert main(['info', '--backend', 'cpu', '--json', '--params-file', str(file)]) == 0
         report = json.loads(capsys.readouterr().out)
-        assert report['preset'].startswith('preset auto takes' if said else 'none')
+        assert report['preset'].startswith('auto (road' if said else 'none')
         assert (report['settings']['census_weight'] > 0) == said
 
 

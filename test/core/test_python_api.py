@@ -20,7 +20,6 @@ from stereo_bp_ros import (
     StereoMatcher,
 )
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.engines import choice
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 from stereo_bp_ros.images import files, pictures
 from stereo_bp_ros.images.output_files import ENDINGS
@@ -42,7 +41,7 @@ def test_a_matcher_takes_a_preset_by_its_name_and_settings():
              StereoMatcher(MatcherConfig.preset('sad_fast', backend='cpu'), disparity_range=32)]
     wanted = MatcherConfig.preset('sad_fast', backend='cpu', disparity_range=32)
     assert [matcher.config for matcher in named] == [wanted] * 3
-    assert StereoMatcher(backend='cpu').config == MatcherConfig(backend='cpu')
+    assert StereoMatcher(backend='cpu', levels=3).config == MatcherConfig(backend='cpu', levels=3)
     with pytest.raises(ConfigError, match='give one of the two'):
         StereoMatcher('sad_fast', preset='road')
 
@@ -59,10 +58,33 @@ def test_auto_refuses_what_is_no_size(size, text):
 def test_auto_is_the_best_preset_for_the_size_that_is_given(monkeypatch):
     monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
     matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, levels=3)
-    name, _ = choice.best_preset(MatcherConfig(backend='cpu', num_threads=2), 320, 240)
-    assert matcher.config == MatcherConfig.preset(name, backend='cpu', num_threads=2, levels=3)
+    assert matcher.config == MatcherConfig.preset('road', backend='cpu', num_threads=2, levels=3)
     large = StereoMatcher(preset='auto', backend='cpu', size=(1242, 375), num_threads=2)
     assert large.config == MatcherConfig.preset('road_fast', backend='cpu', num_threads=2)
+
+
+def test_auto_without_a_size_is_chosen_for_the_first_pair_and_stays(textured_pair, monkeypatch):
+    monkeypatch.setenv('NUMBA_NUM_THREADS', '2')
+    with StereoMatcher(backend='cpu') as matcher:
+        assert (matcher.backend, matcher.size, matcher.memory_plan) == ('cpu', None, None)
+        assert repr(matcher) == "StereoMatcher('auto') on cpu"
+        for call in (lambda: matcher.config, matcher.prepare, lambda: matcher.correct_rows(
+                np.eye(3))):
+            with pytest.raises(RuntimeError, match='the first pair'):
+                call()
+        left, right = textured_pair(64, 32, 5)
+        with pytest.raises(InputError):
+            matcher.compute(left, right[:-1])           # what is rejected chooses nothing
+        matcher.compute(left, right)
+        assert matcher.config == MatcherConfig.preset('road', backend='cpu')
+        matcher.choose_preset(1242, 375)
+        matcher.prepare(400, 300)
+        assert matcher.config == MatcherConfig.preset('road', backend='cpu')
+    with StereoMatcher(backend='cpu') as matcher:
+        assert matcher.reconfigure('sad_fast')
+        assert matcher.config == MatcherConfig.preset('sad_fast', backend='cpu')
+    with pytest.raises(ConfigError, match='did you mean disparity_range'):
+        StereoMatcher('auto', disparty_range=3)
 
 
 def picture_of(page):
@@ -71,7 +93,6 @@ def picture_of(page):
 
 
 @pytest.mark.parametrize(('call', 'words'), [
-    (lambda: StereoMatcher('auto'), r"StereoMatcher\(preset='auto', size=\(width, height\)\)"),
     (lambda: StereoMatcher('road', size=(8, 8)), 'only the preset auto takes it'),
     (lambda: StereoMatcher('raod'), 'did you mean road'),
     (lambda: StereoMatcher(preset='indor'), 'did you mean indoor'),

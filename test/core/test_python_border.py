@@ -139,6 +139,7 @@ class Border:
             'StereoMatcher.compute': images, 'StereoMatcher.submit': images,
             'StereoMatcher.correct_rows': {'homography': np.eye(3)},
             'StereoMatcher.prepare': {'width': 64, 'height': 32},
+            'StereoMatcher.choose_preset': {'width': 64, 'height': 32},
             'StereoMatcher.reconfigure': {'config': CONFIG},
             'StereoStream': {'backend': 'cpu'},
             'StereoStream.add': images, 'StereoStream.observe': images,

@@ -116,7 +116,7 @@ def test_no_frame_waits_for_what_is_measured_in_the_background(
 
 def test_auto_is_chosen_with_the_first_pair_as_a_matcher_of_its_size_would() -> None:
     settings = {'backend': 'cpu', 'num_threads': 1, 'disparity_range': 32}
-    with (StereoStream(**settings) as stream,
+    with (StereoStream('auto', **settings) as stream,
           StereoMatcher('auto', size=(320, 160), **settings) as matcher):
         with pytest.raises(RuntimeError, match='the first pair'):
             assert stream.config

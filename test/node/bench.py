@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.node.node import StereoBpNode
+from stereo_bp_ros.node.pairing import StereoPair
 from test.node.processes import LIMIT, START_LIMIT
-from test.node.stand_ins import FakeMatcher
+from test.node.stand_ins import FakeMatcher, Outputs, make_image, make_info
 
 
 class Bench:
@@ -38,6 +40,19 @@ class Bench:
 
     def configure(self) -> None:
         assert self.node.trigger_configure().name == 'SUCCESS'
+
+    def frame(self, width: int, height: int) -> None:
+        """Have the worker process a pair of black images, which somebody waits for."""
+        node, outputs, stamp = self.node, Outputs(), time.time_ns()
+        assert node._processor is not None
+        node._processor._outputs = outputs
+        left, right = (make_image(stamp, np.zeros((height, width), np.uint8)) for _ in range(2))
+        infos = [make_info(stamp, side=side, width=width, height=height)
+                 for side in ('left', 'right')]
+        pair = StereoPair(left, right, *infos, stamp, stamp, node._generation.number, 0.0, 0.0,
+                          0.0)
+        node._worker.call(lambda: node._process(pair), limit=START_LIMIT)
+        self.settle()
 
     @property
     def matcher(self) -> Any:

@@ -50,7 +50,7 @@ def make_report(**fields: Any) -> Report:
         'waiting': {'left': 0, 'right': 0}, 'held': 0, 'closest_miss': None,
         'quality': None, 'vertical': {}, 'distribution': None, 'recent': None,
         'matcher': None, 'device': {},
-        'config': MatcherConfig(), 'settings': NodeConfig(), **fields}
+        'config': MatcherConfig(), 'settings': NodeConfig(), 'preset': 'auto', **fields}
     return Report(**values)
 
 

@@ -147,7 +147,7 @@ def test_frames_follow_the_calibration_and_are_judged_by_its_range() -> None:
 def test_the_status_says_how_far_is_searched_and_why() -> None:
     def said(matcher: FakeMatcher) -> str:
         report = types.SimpleNamespace(matcher=matcher, state='active', device={}, issues=[],
-                                       settings=NodeConfig())
+                                       settings=NodeConfig(), preset='none')
         return str(device_status(report)[2]['disparities'])     # type: ignore[arg-type]
     matcher = FakeMatcher(CONFIG)
     assert said(matcher) == '0 to 15: min_depth 1 m waits for a calibration'

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip('rclpy')
 
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.cli.param import effective
 from test.node.client import Client
 
 pytestmark = pytest.mark.ros
@@ -35,6 +36,23 @@ def test_a_preset_changes_the_parameters_that_it_provides(client: Client, param:
     client.set_parameters(preset='road')
     assert param('set', 'preset', 'sad_fast') == (0, 'preset: sad_fast\n', '')
     assert param('get', 'stereo_algorithm') == (0, 'sad\n', '')
+
+
+def test_what_is_effective_stands_beside_what_is_set(client: Client, param: Param) -> None:
+    client.set_parameters(min_depth=3.0, disparity_range=16)
+    client.wait_for_status('device', lambda status: '0 to 15: min_depth' in status.values.get(
+        'disparities', ''))
+    assert param('get', 'disparity_range')[1] == (
+        '16 (0 to 15: min_depth 3 m waits for a calibration)\n')
+    assert json.loads(param('get', 'disparity_range', '--json')[1]) == {
+        '/stereo_bp': {'disparity_range': 16},
+        'effective': {'disparity_range': '16 (0 to 15: min_depth 3 m waits for a calibration)'}}
+    status = {'preset': 'auto (road_fast)', 'disparities': '0 to 127'}
+    assert effective({'preset': 'auto', 'disparity_range': 128}, status) == {
+        'preset': 'auto (road_fast)'}
+    assert effective({'preset': 'road'}, status) == {}
+    client.set_parameters(min_depth=0.0)
+    client.wait_for_status('device', lambda status: status.values.get('disparities') == '0 to 15')
 
 
 def test_a_text_means_what_the_parameter_takes(client: Client, param: Param) -> None:

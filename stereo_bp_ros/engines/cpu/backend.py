@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import operator
 import os
 import sys
@@ -17,9 +18,9 @@ from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.engines.plan import Passes
 from stereo_bp_ros.errors import BackendUnavailable, shown
 
-#: Presets with fewer errors than ``road_fast``, and the largest images, pixels a core, that each
-#: matches in about 90 ms: 460,000 took 408 and 174 ms on two.
-BETTER = {'road': 50_000, 'road_band': 110_000}
+#: The largest images, pixels a core, that a preset matches in about 90 ms: 460,000 took 408 and
+#: 174 ms on two.
+MAX_SHARES = {'road': 50_000, 'road_band': 110_000, 'road_fast': math.inf}
 
 #: With older ones, parallel kernels were seen to crash.
 MIN_NUMBA = (0, 57)
@@ -69,9 +70,10 @@ class CpuBackend(Backend[Plan]):
         return ('cpu', matching, *reaches, *(operator.attrgetter(name)(config)
                                              for name in matching.kernel_settings))
 
-    def best_preset(self, config: MatcherConfig, width: int, height: int) -> str:
-        share = width * height / memory.threads(config)
-        return next((name for name, most in BETTER.items() if 0 < share <= most), 'road_fast')
+    def is_fast_enough(self, preset: str, resolved: Resolved[Plan], width: int, height: int
+                       ) -> bool:
+        share = width * height / memory.threads(resolved.config)
+        return 0 < share <= MAX_SHARES[preset]
 
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         from stereo_bp_ros.engines.cpu.simd import runtime

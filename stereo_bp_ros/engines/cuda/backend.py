@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config.matcher import MatcherConfig, provided_by
+from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, Resolved, misplaced
 from stereo_bp_ros.engines.cuda import pipeline
@@ -107,14 +107,15 @@ class CudaBackend(Backend[Plan]):
         return ('cuda', width, height, *(
             value for name, value in config.to_mapping().items() if not known[name].live))
 
-    def best_preset(self, config: MatcherConfig, width: int, height: int) -> str:
-        for name in ('road_band',) if self.device.is_integrated else ('road', 'road_band'):
-            preset = config.replace(**provided_by(name))
-            with contextlib.suppress(MemoryLimitError):
-                if not width or Resolved(preset, preset, self).plan(
-                        width, height, self.allowed_at_best(preset)).parts.count == 1:
-                    return name
-        return 'road_fast'
+    def is_fast_enough(self, preset: str, resolved: Resolved[Plan], width: int, height: int
+                       ) -> bool:
+        if self.device.is_integrated and preset == 'road':
+            return False
+        try:
+            return not width or resolved.plan(
+                width, height, self.allowed_at_best(resolved.config)).parts.count == 1
+        except MemoryLimitError:
+            return False
 
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         return device.describe(self.device.index)

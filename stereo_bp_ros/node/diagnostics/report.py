@@ -60,6 +60,7 @@ class Report:
     closest_miss: seconds between the stamps that came closest without pairing, or None.
     quality:    of the frame that was looked at last, or None.
     distribution, recent: latency of the last frames, and of those since the report before.
+    preset:     that is set and, of ``auto``, what it is.
     """
 
     state: str
@@ -82,6 +83,7 @@ class Report:
     device: Mapping[str, str]
     config: MatcherConfig
     settings: NodeConfig
+    preset: str
 
     @property
     def is_active(self) -> bool:
@@ -293,13 +295,12 @@ def latency_status(report: Report) -> Status:
 def device_status(report: Report) -> Status:
     """Back end, why this one, threads and memory; an error where it is lost."""
     matcher = report.matcher
-    values: dict[str, Any] = {'state': report.state}
+    values: dict[str, Any] = {'state': report.state, 'preset': report.preset}
     if matcher is not None:
         plan = matcher.memory_plan
         size = matcher.size
         values |= {
             'backend': matcher.backend, 'why': matcher.backend_reason,
-            'preset': report.settings.preset,
             'algorithm': matcher.config.stereo_algorithm,
             'disparities': _search(matcher),
             **report.device,
