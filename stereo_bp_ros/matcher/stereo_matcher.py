@@ -172,13 +172,17 @@ class StereoMatcher:
         return 0.0 if (chosen := self._chosen) is None else chosen.compile_time
 
     def choose_preset(self, width: int, height: int) -> None:
-        """Choose what 'auto' is, for images of this size in pixels; once, and nothing else does.
+        """Choose what 'auto' is, for images of this size in pixels; a later size changes nothing.
 
         ``prepare`` and the first pair do it, too.
 
         :raises InputError: images of this size are rejected.
         """
         width, height = whole('width', width, 1), whole('height', height, 1)
+        with self._entrance:
+            self._choose(width, height)
+
+    def _choose(self, width: int, height: int) -> None:
         given = self._resolved.given
         check_limits(width, height, given.max_image_width, given.max_image_height)
         if self._chosen is None:
@@ -203,7 +207,7 @@ class StereoMatcher:
                              'give width and height, or neither')
         with self._entrance:
             if width:
-                self.choose_preset(width, height)
+                self._choose(width, height)
             self._current.prepare(width, height, calibration_of(calibration))
         return time.perf_counter() - start
 
@@ -381,7 +385,7 @@ class StereoMatcher:
         config = self._resolved.given
         check_pair(left, right, config.max_image_width, config.max_image_height)
         if self._chosen is None:
-            self.choose_preset(left.width, left.height)
+            self._choose(left.width, left.height)
             config = self.config
         width, height = geometry.rectified_size(config, left.width, left.height)
         calibration = calibration_of(calibration)
