@@ -81,6 +81,11 @@ ENCODINGS = {
 }
 
 
+#: Sizes of an image: name, least value, and the code of what is below it.
+_SIZES = (('width', 1, IssueCode.BAD_SIZE), ('height', 1, IssueCode.BAD_SIZE),
+          ('step', 0, IssueCode.BAD_STEP))
+
+
 @dataclasses.dataclass(frozen=True)
 class RawImage:
     """One image as it arrives: a view of somebody's bytes, validated, never copied.
@@ -105,9 +110,10 @@ class RawImage:
 
     def __post_init__(self) -> None:
         known = _layout_of(self.encoding)
-        for name in ('width', 'height'):
-            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
-        object.__setattr__(self, 'step', whole('step', self.step, 0, IssueCode.BAD_STEP))
+        for name, least, code in _SIZES:
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                object.__setattr__(self, name, whole(name, value, least, code))
         if known.has_even_width and self.width % 2:
             raise InputError(IssueCode.BAD_SIZE, f'{self.encoding} of width {self.width}',
                              'two neighbours share their chroma: the width is even')
@@ -162,10 +168,14 @@ class RawImage:
 
         :raises InputError: as the class.
         """
-        check_fields('message', message, 'sensor_msgs/Image', IssueCode.BAD_ARRAY,
-                     'data height width step encoding is_bigendian')
-        return cls(message.data, message.height, message.width, message.step,
-                   str(message.encoding), bool(message.is_bigendian))
+        try:
+            fields = (message.data, message.height, message.width, message.step,
+                      str(message.encoding), bool(message.is_bigendian))
+        except AttributeError:
+            check_fields('message', message, 'sensor_msgs/Image', IssueCode.BAD_ARRAY,
+                         'data height width step encoding is_bigendian')
+            raise
+        return cls(*fields)
 
     @classmethod
     def from_array(cls, array: np.ndarray, encoding: str | None = None) -> RawImage:

@@ -101,18 +101,11 @@ class _Drop(NamedTuple):
 
 @dataclasses.dataclass
 class _Inputs:
-    left: RawImage
-    right: RawImage
+    pair: Pair
     calibration: Calibration
-    rectification: Rectification | None
     camera_info: Any
     correction: RowCorrection | None = None
     issues: list[Issue] | None = None
-
-    def observed(self, pair: StereoPair, config: MatcherConfig) -> Pair:
-        """As an observer takes them."""
-        return Pair(self.left, self.right, config, self.calibration, self.rectification,
-                    1e-9 * pair.stamp_ns, 1e-9 * abs(pair.right_stamp_ns - pair.stamp_ns))
 
 
 class FrameProcessor:
@@ -199,15 +192,16 @@ class FrameProcessor:
 
         start = time.perf_counter()
         ready = self._inputs(pair, config)
+        left, right, rectification = (
+            ready.pair.left, ready.pair.right, ready.pair.rectification)
         buffers = self._outputs.buffers(
-            topics, *geometry.rectified_size(config, ready.left.width, ready.left.height),
+            topics, *geometry.rectified_size(config, left.width, left.height),
             config.points_decimation)
         converted = time.perf_counter()
-        self._matcher_host.prepare(ready.left.width, ready.left.height, ready.calibration)
+        self._matcher_host.prepare(left.width, left.height, ready.calibration)
         prepared = time.perf_counter()
         frame = self._matcher_host.compute(
-            ready.left, ready.right, ready.calibration, buffers, ready.rectification,
-            ready.correction)
+            left, right, ready.calibration, buffers, rectification, ready.correction)
         computed = time.perf_counter()
 
         if self.settings.max_latency and self._age(pair) > self.settings.max_latency:
@@ -217,8 +211,8 @@ class FrameProcessor:
             if ended is not None:
                 return _Drop(ended)
             info = ready.camera_info
-            if ready.rectification is not None:
-                info = rectified_info(info, ready.rectification, config.reference_image)
+            if rectification is not None:
+                info = rectified_info(info, rectification, config.reference_image)
             self._outputs.publish(topics, Result(stamp, info, ready.calibration,
                                                  frame, self.settings,
                                                  _camera_x(pair, ready)))
@@ -241,7 +235,7 @@ class FrameProcessor:
                 self._latencies.add(latency.total)
         with self._after_publishing():
             self._tell_target(pair, config)
-            self._judge(pair, ready, frame, self._matcher_host.effective_config or config)
+            self._judge(pair, ready, frame)
         return None
 
     def _begin(self, pair: StereoPair, config: MatcherConfig, width: int, height: int) -> None:
@@ -287,9 +281,10 @@ class FrameProcessor:
         calibration, rectification, issues = self._calibrate(pair, config)
         self._issues.replace('calibration', checks.believe(issues, config))
         left, right = self._images(pair, config)
-        ready = _Inputs(left, right, calibration, rectification,
+        observed = Pair(left, right, config, calibration, rectification, 1e-9 * pair.stamp_ns,
+                        1e-9 * abs(pair.right_stamp_ns - pair.stamp_ns))
+        ready = _Inputs(observed, calibration,
                         pair.left_info if config.reference_image == 'left' else pair.right_info)
-        observed = ready.observed(pair, config)
         if self._measures_inline:
             seen = self._observer.observe(observed)
             ready.correction, ready.issues = seen.correction, seen.issues
@@ -336,10 +331,9 @@ class FrameProcessor:
             info = pair.right_info
             self._outputs.publish_corrected_info(corrected_info(info, target) if target else info)
 
-    def _judge(self, pair: StereoPair, ready: _Inputs, frame: DisparityFrame,
-               config: MatcherConfig) -> None:
+    def _judge(self, pair: StereoPair, ready: _Inputs, frame: DisparityFrame) -> None:
         """Look at images and result after they are out, where it delays nothing."""
-        observed, observer = ready.observed(pair, config), self._observer
+        observed, observer = ready.pair, self._observer
         if not self._measures_inline and observer.is_due(observed):
             observer.offer(observed)
         if not self._measures_inline and not observer.look_is_due(observed):
@@ -351,7 +345,7 @@ class FrameProcessor:
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
             # Only the reference's frame is published: the other may be that of the stereo pair.
-            if (side == config.reference_image
+            if (side == observed.config.reference_image
                     and message.header.frame_id != info.header.frame_id):
                 issues.append(IssueCode.FRAME_ID.issue(
                     f'the {side} image is of frame {quoted(message.header.frame_id)}, its '

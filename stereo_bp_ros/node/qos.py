@@ -50,6 +50,13 @@ def latched() -> QoSProfile:
                       durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
+def is_latched(node: Node, topic: str) -> bool:
+    """Whether a publisher of a resolved topic keeps what it has published for who comes later."""
+    return any(one.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
+               and one.qos_profile.reliability == ReliabilityPolicy.RELIABLE
+               for one in node.get_publishers_info_by_topic(topic))
+
+
 def overriding_options() -> QoSOverridingOptions:
     """Declares the ``qos_overrides`` parameters of a topic."""
     return QoSOverridingOptions(OVERRIDABLE)

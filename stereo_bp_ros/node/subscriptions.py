@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -62,7 +63,9 @@ class InputSubscriptions:
         self.infos: dict[str, TopicMonitor] = {}
         #: By side, the latest camera_info, and whether the latched subscription has brought it.
         self._latest_infos: dict[str, tuple[Any, bool]] = {}
+        #: Sides with that subscription.
         self._latched: set[str] = set()
+        self._lock, self._is_destroyed = threading.Lock(), False
         try:
             # The executor takes what is ready in this order: a pair whose camera_infos have
             # come with it need not wait for them.
@@ -70,7 +73,6 @@ class InputSubscriptions:
                 # Under its own name: derived from the image's it would ignore remapping.
                 self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
                                                    self._on_info)
-                self._subscribe_latched(f'{side}/camera_info', side)
             kind = CompressedImage if settings.image_transport == 'compressed' else Image
             for side in SIDES:
                 (image, _), *others = self._image_topics(side, rectify).items()
@@ -87,6 +89,8 @@ class InputSubscriptions:
 
     def destroy(self) -> None:
         """End the subscriptions; a callback that is running is not waited for."""
+        with self._lock:
+            self._is_destroyed = True
         while self._subscriptions:
             self._node.destroy_subscription(self._subscriptions.pop())
         timer, self._timer = self._timer, None
@@ -107,10 +111,14 @@ class InputSubscriptions:
 
     def info_reports(self, now: float) -> dict[str, TopicReport]:
         """Of both camera_info topics; a latched one need not be published again."""
-        return {side: dataclasses.replace(report, silent=0.0)
-                if side in self._latched and self._node.count_publishers(report.topic) else report
-                for side, report in ((side, monitor.report(now))
-                                     for side, monitor in self.infos.items())}
+        reports = {side: monitor.report(now) for side, monitor in self.infos.items()}
+        for side, report in reports.items():
+            if side in self._latched:
+                if self._node.count_publishers(report.topic):
+                    reports[side] = dataclasses.replace(report, silent=0.0)
+            elif not report.seen and qos.is_latched(self._node, report.topic):
+                self._subscribe_latched(f'{side}/camera_info', side)
+        return reports
 
     def _image_topics(self, side: str, rectify: bool) -> dict[str, str]:
         """Every topic that images of a side may be on, with what differs from the settings there.
@@ -141,15 +149,20 @@ class InputSubscriptions:
         return TopicMonitor(resolved, self._now())
 
     def _subscribe_latched(self, topic: str, side: str) -> None:
-        """Receive what was published before, of publishers that offer it.
+        """Receive what was published before the node was there.
 
         Only a reliable and transient local subscription gets that, and it gets nothing from
-        other publishers. So it is one more, and what both bring counts once.
+        other publishers. So it is one more where it is needed, for every one costs each frame
+        time, and what both bring counts once.
         """
-        self._subscriptions.append(self._node.create_subscription(
-            CameraInfo, topic, functools.partial(self._on_info, side, is_latched=True),
-            qos.latched(), callback_group=self._group,
-            event_callbacks=self._qos_watch.optional_subscription()))
+        with self._lock:
+            if self._is_destroyed:
+                return
+            self._latched.add(side)
+            self._subscriptions.append(self._node.create_subscription(
+                CameraInfo, topic, functools.partial(self._on_info, side, is_latched=True),
+                qos.latched(), callback_group=self._group,
+                event_callbacks=self._qos_watch.optional_subscription()))
 
     def _on_image(self, side: str, message: Any) -> None:
         received = time.perf_counter()
@@ -160,8 +173,6 @@ class InputSubscriptions:
 
     def _on_info(self, side: str, message: Any, is_latched: bool = False) -> None:
         with self._guarded():
-            if is_latched:
-                self._latched.add(side)
             latest, was_latched = self._latest_infos.get(side, (None, is_latched))
             if was_latched != is_latched and latest == message:
                 return
