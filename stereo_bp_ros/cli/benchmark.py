@@ -21,6 +21,7 @@ process has left it there; an empty XDG_CACHE_HOME shows a start from nothing.
 from __future__ import annotations
 
 import argparse
+import logging
 import pathlib
 import platform
 from typing import Any
@@ -40,6 +41,8 @@ from stereo_bp_ros.sources.scenes import sequence as scenes
 
 HELP = 'times of cold start, stages and frames, variants in turn'
 NEEDS = ()
+
+_log = logging.getLogger(__name__)
 
 PRESETS = {'bp': 'five_sets', 'tiled_bp': 'tsukuba_2019', 'sad': 'sad_venus'}
 
@@ -125,9 +128,12 @@ def _pairs(options: argparse.Namespace, config: MatcherConfig) -> list[timing.Pa
         named = shared.names_range(options)
         preset = MatcherConfig.preset(options.preset or PRESETS[options.algorithm])
         chosen = MatcherConfig.from_mapping(shared.chosen_settings(options)).disparity_range
+        dataset = open_dataset(options.path)
+        for warning in dataset.warnings:
+            _log.warning(warning)
         return [timing.Pair(pair.name, pair.left, pair.right,
                             chosen if named else pair.disparities or preset.disparity_range)
-                for pair in open_dataset(options.path)]
+                for pair in dataset]
     return [_street(text, config) for text in options.size or FIVE_SETS]
 
 

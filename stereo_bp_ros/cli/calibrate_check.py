@@ -69,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
                      [options.path, options.params_file])
     draws = bool(options.output) and shared.can_draw('calibration.svg')
     sources = Sources(inputs_of([options.path]), shared.chosen_topics(options), options.limit)
+    for warning in sources.warnings:
+        _log.warning(warning)
     observer = PairObserver(math.inf, interval_s=0.0, max_gap_s=math.inf, window_s=math.inf)
     track: list[tuple[float, RowState]] = []
     pair: Pair | None = None

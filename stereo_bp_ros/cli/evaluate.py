@@ -195,17 +195,10 @@ def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> N
 
 
 def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
-    """All pairs; warns of bags, and of truths that are not read."""
-    recordings = [one.source for one in inputs
-                  if isinstance(one.source, pathlib.Path) and not topics.globs
-                  and is_bag(one.source)]
-    if recordings:
+    """All pairs; warns of what is not read, or not as the inputs say."""
+    if not topics.globs and any(isinstance(one.source, pathlib.Path) and is_bag(one.source)
+                                for one in inputs):
         shared.require('rosbags', 'mcap')       # which folders of images do without
-        from stereo_bp_ros.sources import bags
-        for path in recordings:
-            with bags.StereoBag(path, topics) as bag:
-                for warning in bag.warnings():
-                    _log.warning(warning)
     sources = Sources(inputs, topics, limit)
     for warning in sources.warnings:
         _log.warning(warning)

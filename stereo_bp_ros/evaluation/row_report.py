@@ -70,7 +70,7 @@ class SequenceRows:
         pairs = f'{self.pairs} pair{"s" * (self.pairs > 1)}'
         if self.is_alone:
             low, high = self.largest
-            text = f'{pairs}, each by itself: ' + (
+            text = f'{pairs}, no sequence by stamps, each by itself: ' + (
                 f'they miss by {low:.2f} to {high:.2f} px' if high else 'unknown')
         else:
             text = f'{pairs} from {self.first} on: {self.state.text}'

@@ -146,6 +146,11 @@ class StereoBag:
         """Number of left images."""
         return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
+    @property
+    def right_count(self) -> int:
+        """Number of right images."""
+        return sum(c.msgcount for c in self._reader.of_topics(self.topics.right_image))
+
     def warnings(self, played: bool = False) -> list[str]:
         """Sentences about images that are not rectified, messages that are missing because the
         recording was cut off, and a truth that does not fit the pairs.

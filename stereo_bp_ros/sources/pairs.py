@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Share of the left images that may lack a partner without a word.
+#: Share of the images of a side of a bag that may lack a partner without a word.
 MAX_ALONE = 0.02
 
 __all__ = ['Chunk', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of', 'open_pairs',
@@ -72,15 +72,14 @@ def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
 class Sources:
     """Pairs of several inputs, one input after another.
 
-    A warning says once for each input how many of its images have no partner, if they are more
-    than a few.
+    A warning says once for each bag how many of its images have no partner, if they are more than
+    a few.
 
     :param topics: those of bags that are not to be found by their names, and how pairs are found.
     :param limit: pairs of each input, from the first on; 0 = all.
     :raises ValueError, StereoError: an input cannot be read.
     :raises ImportError: a bag without rosbags.
 
-    ``warnings`` has sentences about what is in folders and is not read.
     """
 
     def __init__(self, inputs: Sequence[Input], topics: StereoTopics | None = None,
@@ -89,16 +88,14 @@ class Sources:
         self._topics = topics
         self._told: set[str] = set()
         self._whole: list[Chunk] = []
-        self.warnings: list[str] = []
         first = 0
         for one in inputs:
             with _open_source(one.source, topics) as source:
                 count = min(source.count, limit or source.count)
+                rights = count if count < source.count else source.right_count
                 self._whole.append(Chunk(one, topics, 0, count, source.is_sequence, first,
-                                         one.name if len(self.inputs) > 1 else ''))
+                                         one.name if len(self.inputs) > 1 else '', rights))
                 first += count
-                if isinstance(source, _Numbered):
-                    self.warnings += source.warnings
 
     def __str__(self) -> str:
         return ', '.join(map(str, self.inputs))
@@ -129,6 +126,19 @@ class Sources:
                         return left.width, left.height
         return 0, 0
 
+    @functools.cached_property
+    def warnings(self) -> list[str]:
+        """Sentences about what the inputs have and is not read, or is read otherwise than they
+        say.
+
+        :raises StereoError, ValueError: an input has no pair, or cannot be read.
+        """
+        found: list[str] = []
+        for one in self.inputs:
+            with _open_source(one.source, self._topics) as source:
+                found += source.warnings()
+        return found
+
     def pairs(self) -> Iterator[Pair]:
         """All pairs, each read or drawn when it is wanted."""
         return itertools.chain.from_iterable(map(self.pairs_of, self.inputs))
@@ -158,11 +168,14 @@ class Sources:
 
     def warn_unpaired(self, chunk: Chunk, found: int) -> None:
         """Warn of images without a partner, where all pairs of a chunk were found."""
-        one, count = chunk.input, chunk.stop - chunk.start
-        if count - found > MAX_ALONE * count and one.name not in self._told:
+        one, counts = chunk.input, {'left': chunk.stop - chunk.start, 'right': chunk.rights}
+        alone = ' and '.join(f'{count - found} of {count} {side} images'
+                             for side, count in counts.items()
+                             if count - found > MAX_ALONE * count)
+        if alone and one.name not in self._told:
             self._told.add(one.name)
-            _log.warning('%s: %d of %d left images have no partner (%s)', one, count - found,
-                         count, sync_setting(_tolerance_s(self._topics)))
+            _log.warning('%s: %s have no partner (%s)', one, alone,
+                         sync_setting(_tolerance_s(self._topics)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +187,7 @@ class Chunk:
     is_sequence: whether pairs have stamps: what is known of one depends on those before it.
     first:       pairs of the inputs before this one.
     label:       the name of the input, where there are several.
+    rights:      number of right images of a whole sequence, of which some may have no left one.
     """
 
     input: Input
@@ -183,6 +197,7 @@ class Chunk:
     is_sequence: bool
     first: int = 0
     label: str = ''
+    rights: int = 0
 
     def __str__(self) -> str:
         return f'pairs {self.start + 1} to {self.stop} of {self.input}'
@@ -213,11 +228,16 @@ class _Numbered:
     names: Sequence[str]
     load: Callable[[int], Pair]
     is_sequence: bool
-    warnings: Sequence[str] = ()
+    sentences: Sequence[str] = ()
+
+    def warnings(self) -> Sequence[str]:
+        return self.sentences
 
     @property
     def count(self) -> int:
         return len(self.names)
+
+    right_count = count
 
     def unread(self) -> Iterator[Unread]:
         return (Unread(name, functools.partial(self.load, place))

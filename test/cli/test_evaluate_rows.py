@@ -148,7 +148,8 @@ def test_unrelated_pairs_are_measured_each_by_itself(
                            for mode in ('measure', 'correct'))
     (one,), (other,) = measured['rows'], corrected['rows']
     assert one['each_by_itself']
-    assert one['text'].startswith(f'{PAIRS} pairs, each by itself: they miss by 1.')
+    assert one['text'].startswith(
+        f'{PAIRS} pairs, no sequence by stamps, each by itself: they miss by 1.')
     assert (one['corrected'], other['corrected']) == (None, PAIRS)
     assert (measured['codes'], corrected['codes']) == (['vertical offset'], [])
 
@@ -158,7 +159,8 @@ def test_pairs_that_follow_no_other_are_told_together_and_are_no_sequence(
         ) -> None:
     found = evaluate(folders[1.5, 20], 'correct', capsys)
     one, = found['rows']
-    assert one['text'].startswith(f'{PAIRS} pairs, each by itself: they miss by 1.')
+    assert one['text'].startswith(
+        f'{PAIRS} pairs, no sequence by stamps, each by itself: they miss by 1.')
     assert one['text'].endswith(f'px in {PAIRS}')
     assert one['largest_px'] == pytest.approx(1.5, abs=0.15)
     assert found['codes'] == []

@@ -120,18 +120,26 @@ def test_a_folder_of_stamped_images_is_paired_by_the_same_rule(tmp_path, caplog)
         open_dataset(path)
     assert [pair.stamp_ns for pair in open_dataset(path, 0.001)] == left
     assert open_source(path, topics=StereoTopics(tolerance_s=0.001)).pairs == COUNT
-    assert caplog.text == ''
     lacking = folder(tmp_path / 'b', left, [stamp - 5_000 for stamp in left[1:]])
-    assert [pair.stamp_ns for pair in open_dataset(lacking, 0.001)] == left[1:]
+    dataset = open_dataset(lacking, 0.001)
+    assert [pair.stamp_ns for pair in dataset] == left[1:]
+    assert f'1 of {COUNT} left images have no partner' in dataset.warnings[0]
+    assert main(['evaluate', str(lacking), *OPTIONS, '--approximate-sync', '0.001']) == 0
     assert f'1 of {COUNT} left images have no partner' in caplog.text
     with pytest.raises(ValueError, match=r'left images are 0.1 s apart by their names'):
         open_dataset(lacking, 0.2)
     # Numbers of frames are no stamps that a tolerance could be for.
     numbered = folder(tmp_path / 'c', [1, 2, 3], [1, 3])
-    with pytest.raises(ValueError, match='has no partner'):
-        open_dataset(numbered)
-    with pytest.raises(ValueError, match='apart by their names'):
-        open_dataset(numbered, 0.01)
+    for tolerance_s in (0.0, 0.01):
+        assert open_dataset(numbered, tolerance_s).names == ('1', '3')
+
+
+def test_right_images_without_a_partner_count_too(tmp_path, caplog):
+    found = [one for index in range(COUNT) for one in recordings.pair(
+        START + index * PERIOD, *2 * [np.full((8, 16), index, np.uint8)], CALIBRATION)
+        if (index, one[0]) != (1, '/left/image_rect')]
+    list(Sources(inputs_of([recordings.write(tmp_path / 'bag', found)])).pairs())
+    assert f'1 of {COUNT} right images have no partner' in caplog.text
 
 
 def test_a_replay_says_before_it_plays_that_no_stamps_are_equal(tmp_path):

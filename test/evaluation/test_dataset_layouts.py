@@ -249,7 +249,9 @@ def test_a_data_set_is_read_as_it_comes_unpacked(tmp_path, layout):
     (('000000', '000001', '000003'), (0, 10**8, 3 * 10**8), True),
     (('1000000000', '1100000000'), (10**9, 11 * 10**8), False),
     (('1403636579763555584',), (1403636579763555584,), False),
-    (('1403636579763555', '1403636579813555'), (None, None), False),    # in microseconds
+    # In microseconds, and in nanoseconds since a computer was started.
+    (('1403636579763555', '1403636579813555'), (1403636579763555000, 1403636579813555000), False),
+    (('1403636579763555', '1403636679763555'), (1403636579763555, 1403636679763555), False),
     (('7', 'street'), (7 * 10**8, None), True),
     (('1', '9' * 30), (None, None), False)])
 def test_numbers_are_stamps_where_they_are_far_apart_and_else_frames(
@@ -281,7 +283,7 @@ def changed(layout, **files):
      r'left-image-half-size/b\.jpg has no partner'),
     *(({**image_pairs(['image_0', 'image_1'], ['000000', '000001']), 'times.txt': text},
        r'times\.txt') for text in ('now\n', '1\nnan\n', '-1\n', '1e300\n', '2011-99-26 13:02\n')),
-    ({'left/1.png': 1, 'left/2.png': 1, 'right/1.png': 2}, r'left/2\.png has no partner'),
+    ({'left/1.png': 1, 'left/2.png': 1, 'right/3.png': 2}, r'left/1\.png has no partner .*1 more'),
     # Equal numbers of different scenes are no pair.
     ({f'frames_cleanpass/{name}.png': 1 for name in (
         'A/left/1', 'A/right/2', 'B/left/2', 'B/right/1')},
@@ -315,6 +317,67 @@ def test_colour_images_of_2012_have_the_truth_of_the_grey_camera_and_a_warning(t
     assert dataset[0].truth.max() == 9
     assert dataset[0].calibration.baseline_m == pytest.approx(COLOUR)
     assert 'that of the grey left camera' in dataset.warnings[0]
+
+
+def test_an_image_that_a_side_lacks_is_counted_in_every_layout(tmp_path):
+    for number in range(7):
+        build(tmp_path / str(number), {
+            **image_pairs(['left', 'right'], ['1', '2']), 'left/3.png': 1, 'right/0.png': 1})
+    dataset = open_dataset(tmp_path)
+    assert dataset.names == tuple(f'{folder}/{name}' for folder in range(7) for name in (1, 2))
+    assert len(dataset.warnings) == 6
+    assert dataset.warnings[5] == '2 more folders lack images'
+    assert ('1 of 3 left images have no partner, which is 3.png and 1 of 3 right images have no '
+            'partner, which is 0.png') in dataset.warnings[0]
+
+
+def test_names_that_differ_but_for_their_numbers_are_pairs(tmp_path):
+    build(tmp_path, {f'{side}/{side}_{number:03}.png': number
+                     for side in ('left', 'right') for number in (1, 2, 4)})
+    dataset = open_dataset(tmp_path)
+    assert [(pair.left[0, 0], pair.right[0, 0]) for pair in dataset] == [(1, 1), (2, 2), (4, 4)]
+    assert dataset.warnings == ()
+
+
+def test_folders_and_files_have_one_order_and_hidden_ones_are_left_out(tmp_path):
+    build(tmp_path, {f'drive_{drive}/frame_{number}_{side}.png': 1 for drive in (1, 2, 10)
+                     for number in (1, 2, 10) for side in ('left', 'right')})
+    for path in list(tmp_path.glob('*/*.png')):
+        path.with_name(f'._{path.name}').write_bytes(b'\0\5\x16\7')
+    assert open_dataset(tmp_path).names == tuple(
+        f'drive_{drive}/frame_{number}' for drive in (1, 2, 10) for number in (1, 2, 10))
+
+
+UNIX_NS = 1_700_000_000 * 10**9
+
+
+@pytest.mark.parametrize('form', [
+    lambda ns: f'{ns}', lambda ns: f'{ns // 10**3}', lambda ns: f'{ns // 10**6}',
+    lambda ns: f'{ns / 1e9:.6f}', lambda ns: f'{ns / 1e9:.1f}', lambda ns: f'cam_{ns}',
+    lambda ns: f'{ns // 10**9}_{ns % 10**9:09}', lambda ns: f'{ns // 10**9}-{ns % 10**9:09}'])
+def test_digits_of_a_time_tell_its_unit(tmp_path, form):
+    stamps = [UNIX_NS + step * 10**8 for step in range(9, 13)]
+    build(tmp_path, image_pairs(['left', 'right'], list(map(form, stamps))))
+    dataset = open_dataset(tmp_path)
+    assert [pair.stamp_ns for pair in dataset] == stamps
+    assert dataset.is_sequence
+    assert not any(pair.is_numbered for pair in dataset)
+
+
+@pytest.mark.parametrize('unit_ns', [1, 10**3, 10**6])
+def test_a_tolerance_holds_in_every_unit(tmp_path, unit_ns):
+    stamps = [UNIX_NS + step * 10**8 for step in range(3)]
+    build(tmp_path, {f'{side}/{(stamp + late) // unit_ns}.png': 1 for stamp in stamps
+                     for side, late in (('left', 0), ('right', 2 * 10**6))})
+    with pytest.raises(ValueError, match=r'closest stamps differ by 0\.002000 s'):
+        open_dataset(tmp_path)
+    assert [pair.stamp_ns for pair in open_dataset(tmp_path, 0.005)] == stamps
+
+
+def test_a_tolerance_that_has_no_effect_is_said(tmp_path):
+    build(tmp_path, {**image_pairs(['left', 'right'], ['a1', 'a2']), 'left/a3.png': 1})
+    assert 'their names are no stamps' in open_dataset(tmp_path, 0.01).warnings[0]
+    assert 'stamps' not in open_dataset(tmp_path).warnings[0]
 
 
 def test_pairs_of_a_sequence_are_in_the_order_of_their_numbers(tmp_path):

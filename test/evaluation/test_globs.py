@@ -61,15 +61,38 @@ def test_patterns_that_tell_no_pairs_are_an_error(
 
 
 @pytest.mark.parametrize('other', [None, 'b_11'])
-def test_an_image_without_a_partner_of_its_number_is_named(
+def test_an_image_without_a_partner_of_its_number_is_counted_and_named(
         folder: pathlib.Path, other: str | None) -> None:
     path = folder / 'front/b_9.png'
     if other:                   # as many on each side
         path.rename(path.with_stem(other))
     else:
         path.unlink()
-    with pytest.raises(ValueError, match=r'front/a_9\.png has no partner'):
+    dataset = open_dataset(folder, globs=GLOBS)
+    assert dataset.names == ('a_8', 'a_10')
+    np.testing.assert_array_equal(
+        dataset[1].right, files.read_image(folder / 'front/b_10.png'))
+    text = dataset.warnings[0]
+    assert '1 of 3 left images have no partner, which is a_9.png' in text
+    assert ('1 of 3 right images have no partner, which is b_11.png' in text) == bool(other)
+    for number in (8, 10):
+        (folder / f'front/b_{number}.png').unlink()
+    with pytest.raises(ValueError, match=r'front/\w*\.png has no partner|no file in'):
         open_dataset(folder, globs=GLOBS)
+
+
+def test_a_truth_that_no_pattern_names_is_said(folder: pathlib.Path) -> None:
+    (folder / 'disparity').rename(folder / 'disparities')
+    warning, = open_dataset(folder, globs=GLOBS).warnings
+    assert 'disparities looks like a ground truth and was not read' in warning
+    assert '--truth-glob names it' in warning
+
+
+def test_hidden_files_of_another_system_fit_no_pattern(folder: pathlib.Path) -> None:
+    for path in list((folder / 'front').iterdir()):
+        path.with_name(f'._{path.name}').write_bytes(b'\0\5\x16\7')
+    globs = Globs('front/*a_*.png', 'front/*b_*.png')
+    assert open_dataset(folder, globs=globs).names == ('a_8', 'a_9', 'a_10')
 
 
 @pytest.mark.parametrize('form', ['cam{side}/{number}.png', 'run1/cam{side}_{number}_10.png',

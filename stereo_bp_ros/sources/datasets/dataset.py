@@ -31,6 +31,9 @@ MAX_LEVELS = 4
 #: Folders that are looked into.
 MAX_FOLDERS = 10000
 
+#: Sentences about images without a partner, each of one folder.
+MAX_SENTENCES = 5
+
 #: What people name a folder of truths beside a folder of images.
 OUTSIDE_NAME = re.compile(rf'{GROUND_TRUTH.pattern}|^disp(?!lay)|^depths?$', re.IGNORECASE)
 
@@ -40,6 +43,9 @@ NO_TRUTH = re.compile(r'_picture\.png$|\.(txt|ya?ml|json|md|html)$')
 
 #: Sets whose files a sets.yaml names.
 DESCRIBED = layouts.Layout('described sets', 'NAME/left', 'NAME/right', ('NAME/disparity.png',))
+
+#: Files that the user has named by patterns.
+NAMED = layouts.Layout('named files', '', '')
 
 LAYOUTS = (DESCRIBED, *layouts.LAYOUTS, layouts.PAIR)
 
@@ -107,7 +113,9 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
     folder = resolved(folder)
     if globs:
         entries, warnings = named.by_globs(folder, globs, tolerance_s)
-        return Dataset(folder.name, folder, 'named files', tuple(entries), tuple(warnings))
+        found = Dataset(folder.name, folder, NAMED.name, tuple(entries), tuple(warnings))
+        unread = '' if found.has_truth or globs.truth else _unread_truth(folder, NAMED)
+        return replace(found, warnings=(*warnings, *filter(None, [unread])))
     parts = list(_walk(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))
     if not parts:
         known = ', '.join(dict.fromkeys(layout.files for layout in LAYOUTS))
@@ -117,14 +125,14 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
                          f'{known}')
     if parts[0].path == folder:
         return replace(parts[0], warnings=_warnings(parts))
-    found = []
+    moved = []
     for part in parts:
         inside = part.path.relative_to(folder).as_posix()
         for entry in part._entries:
             alone = len(part) == 1 and entry.name == part.name
-            found.append(replace(entry, name=inside if alone else f'{inside}/{entry.name}'))
+            moved.append(replace(entry, name=inside if alone else f'{inside}/{entry.name}'))
     names = dict.fromkeys(part.layout for part in parts)
-    return Dataset(folder.name, folder, 'folder of ' + ', '.join(names), tuple(found),
+    return Dataset(folder.name, folder, 'folder of ' + ', '.join(names), tuple(moved),
                    _warnings(parts))
 
 
@@ -157,9 +165,10 @@ def _own(folder: Path, tolerance_s: float) -> Dataset | None:
         return Dataset(folder.name, folder, DESCRIBED.name, tuple(entries))
     first = None
     for layout in layouts.LAYOUTS:
-        entries = layouts.read(layout, folder, tolerance_s)
-        if entries is not None:
-            found = Dataset(folder.name, folder, layout.name, tuple(entries))
+        own = layouts.read(layout, folder, tolerance_s)
+        if own is not None:
+            entries, warnings = own
+            found = Dataset(folder.name, folder, layout.name, tuple(entries), tuple(warnings))
             if found.has_truth:
                 return found
             first = first or found
@@ -174,8 +183,12 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
-    """One sentence at most about each layout that has no truth, or a doubtful one."""
-    found = []
+    """What parts say, and one sentence at most about each layout that has no truth, or a
+    doubtful one."""
+    of_parts = [text for part in parts for text in part.warnings]
+    found = of_parts[:MAX_SENTENCES]
+    if of_parts[MAX_SENTENCES:]:
+        found.append(f'{len(of_parts) - MAX_SENTENCES} more folders lack images')
     # Rows of a table may have the same name.
     for layout in {one.name: one for one in reversed(LAYOUTS)}.values():
         own = [part for part in parts if part.layout == layout.name]

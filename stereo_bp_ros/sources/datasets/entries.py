@@ -17,6 +17,7 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.sources.natural_order import natural_key
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
 
@@ -192,17 +193,20 @@ def defer_calibration(folder: Path) -> Callable[[], Calibration] | None:
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """What is in a folder, by name; nothing where it may not be read."""
+    """What is in a folder and not hidden, in order; nothing where it may not be read.
+
+    Hidden are also the files that macOS writes beside those of other file systems.
+    """
     try:
-        return sorted(folder.iterdir())
+        return sorted((path for path in folder.iterdir() if not path.name.startswith('.')),
+                      key=lambda path: natural_key(path.name))
     except OSError:
         return []
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """The folders in a folder that are not hidden, by name."""
-    return [path for path in list_folder(folder)
-            if os.path.isdir(path) and not path.name.startswith('.')]
+    """The folders in a folder, in order."""
+    return [path for path in list_folder(folder) if os.path.isdir(path)]
 
 
 def list_images(folder: Path) -> dict[str, Path]:

@@ -140,12 +140,15 @@ PAIR = Layout('pair', 'left', 'right', ('disparity.pfm', 'disparity.png'), masks
 
 
 def read(layout: Layout, folder: Path, tolerance_s: float = 0.0,
-         description: Mapping[str, float] | None = None) -> list[Entry] | None:
-    """The pairs of a folder in a layout, or None; reads no file but times and ``ndisp``.
+         description: Mapping[str, float] | None = None
+         ) -> tuple[list[Entry], list[str]] | None:
+    """The pairs of a folder in a layout, and sentences about images without a partner; or None.
+
+    Reads no file but times and ``ndisp``.
 
     :param tolerance_s: most seconds between stamps that are names; 0 = they have to be equal.
     :param description: of a sets.yaml: disparity_scale, disparities and stamp_ns.
-    :raises ValueError: an image has no partner, or a file that is read is damaged.
+    :raises ValueError: no image has a partner, or a file that is read is damaged.
     """
     base, deep = _base(layout, folder)
     lefts, rights = (_images(base, deep, pattern) for pattern in (layout.left, layout.right))
@@ -162,7 +165,8 @@ def read(layout: Layout, folder: Path, tolerance_s: float = 0.0,
     beside = defer_calibration(base)
     top = base / layout.left.partition('/{deep}')[0]
     found = []
-    for (inner, name), left, right in pair_files(lefts, rights, tolerance_s):
+    pairs, warnings = pair_files(lefts, rights, tolerance_s)
+    for (inner, name), left, right in pairs:
         fields = {'deep': inner, 'name': name, 'number': name.split('_')[0],
                   'folder': base.name, 'part': base.parent.name}
         start = (top / inner).relative_to(folder).as_posix() if deep is not None else inner
@@ -172,7 +176,7 @@ def read(layout: Layout, folder: Path, tolerance_s: float = 0.0,
             stamp_ns=stamps[int(name)] if is_numbered else stamp_ns, disparities=disparities,
             **_others(layout, base, fields, left, beside)))
     found = in_order(found)
-    return timed(found) if layout.is_sequence else found
+    return timed(found) if layout.is_sequence else found, warnings
 
 
 def _others(layout: Layout, base: Path, fields: dict[str, str], left: Path,

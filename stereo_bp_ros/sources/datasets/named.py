@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from stereo_bp_ros.sources.bag_topics import MAX_SCALE, Globs
 from stereo_bp_ros.sources.datasets import truths
 from stereo_bp_ros.sources.datasets.entries import Entry, defer, defer_calibration
 from stereo_bp_ros.sources.datasets.layouts import PAIR, read
-from stereo_bp_ros.sources.datasets.names import numbers_of, order_of, pair_files, timed
+from stereo_bp_ros.sources.datasets.names import number_keys, pair_files, timed
+from stereo_bp_ros.sources.natural_order import natural_key
 from stereo_bp_ros.system.bounded import resolved
 
 
@@ -29,7 +29,7 @@ def described(folder: Path) -> list[Entry] | None:
         if found is None:
             raise ValueError(f'{folder / "sets.yaml"} describes {name}, but {folder / name} has '
                              'no left.png and right.png')
-        entries += found
+        entries += found[0]
     if not entries:
         raise ValueError(f'{folder / "sets.yaml"} describes no set')
     return entries
@@ -71,10 +71,11 @@ def truth_scale(path: files.PathLike) -> float | None:
 
 def pair(folder: Path) -> list[Entry] | None:
     """left.png and right.png, as the sets.yaml beside the folder describes them, or None."""
-    found = read(PAIR, folder)
-    if found is None or not (folder.parent / 'sets.yaml').is_file():
-        return found
-    return read(PAIR, folder, description=_descriptions(folder.parent).get(folder.name))
+    description = None
+    if (folder.parent / 'sets.yaml').is_file() and read(PAIR, folder):
+        description = _descriptions(folder.parent).get(folder.name)
+    found = read(PAIR, folder, description=description)
+    return found and found[0]
 
 
 def by_globs(folder: Path, globs: Globs, tolerance_s: float = 0.0
@@ -83,26 +84,25 @@ def by_globs(folder: Path, globs: Globs, tolerance_s: float = 0.0
 
     The numbers in their names tell the pairs, and the truth of each.
 
-    :raises ValueError: a pattern fits nothing, both fit one file, or an image has no partner.
+    :raises ValueError: a pattern fits nothing, both fit one file, or no image has a partner.
     """
     lefts, rights = _fitting(folder, globs.left), _fitting(folder, globs.right)
     if both := set(lefts) & set(rights):
         raise ValueError(f'{min(both)} fits both {shown(globs.left)} and {shown(globs.right)}')
-    keys = _keys(folder, lefts, rights)
-    warnings = []
-    if keys is None:
+    images = [{('', path.relative_to(folder).with_suffix('').as_posix()): path for path in side}
+              for side in (lefts, rights)]
+    if len(lefts) > 1 and number_keys(*images):
+        found, warnings = pair_files(images[0], images[1], tolerance_s)
+    else:
         if len(lefts) != len(rights):
             raise ValueError(f'{folder}: {shown(globs.left)} fits {len(lefts)} images and '
                              f'{shown(globs.right)} {len(rights)}, and no numbers in their names '
                              'tell the pairs')
-        if len(lefts) > 1:
-            warnings.append(f'{folder}: no numbers in the names of the images tell the pairs: '
-                            f'their order does, {lefts[0].name} with {rights[0].name}')
-        keys = [list(range(len(lefts)))] * 2
-    left_images, right_images = (
-        {('', str(key)): path for key, path in zip(own, paths, strict=True)}
-        for own, paths in zip(keys, (lefts, rights), strict=True))
-    found = pair_files(left_images, right_images, tolerance_s)
+        warnings = [f'{folder}: no numbers in the names of the images tell the pairs: '
+                    f'their order does, {lefts[0].name} with {rights[0].name}'
+                    ] * (len(lefts) > 1)
+        found = [(key, path, right) for (key, path), right in zip(
+            images[0].items(), rights, strict=True)]
     names = [left.stem for _, left, _ in found]
     if len(set(names)) < len(names):
         names = [left.relative_to(folder).with_suffix('').as_posix() for _, left, _ in found]
@@ -123,7 +123,8 @@ def _truths(folder: Path, globs: Globs, lefts: Sequence[Path]
             defer(truths.read_truth, folder / 'disparity' / f'{left.stem}.pfm')
             or defer(truths.read_truth, folder / 'disparity' / f'{left.stem}.png'))
     paths = _fitting(folder, globs.truth)
-    keys = _keys(folder, lefts, paths)
+    keys = number_keys(*([('', path.relative_to(folder).with_suffix('').as_posix())
+                          for path in side] for side in (lefts, paths)))
     if keys is None or not set(keys[0]) & set(keys[1]):
         if len(paths) != len(lefts) or len(paths) > 1:
             raise ValueError(f'{folder}: no numbers in the names tell which of the {len(paths)} '
@@ -134,37 +135,13 @@ def _truths(folder: Path, globs: Globs, lefts: Sequence[Path]
     return lambda left: defer(truths.read_truth, of_key.get(own[left]), scale=globs.truth_scale)
 
 
-def _keys(folder: Path, *sides: Sequence[Path]) -> list[list[Any]] | None:
-    """What the numbers in names tell files of several sides apart by, or None.
-
-    These are all numbers in a path, those that differ within a side, or the last one: what is
-    unique on each side and equal for most.
-    """
-    names = [[path.relative_to(folder).with_suffix('').as_posix() for path in side]
-             for side in sides]
-    found = [[[tuple(numbers_of(name)) for name in side] for side in names],
-             [_differing(side) for side in names],
-             [[tuple(numbers_of(name)[-1:]) for name in side] for side in names]]
-    usable = [keys for keys in found if all(len(set(side)) == len(side) for side in keys)
-              and all(all(side) or len(side) == 1 for side in keys)]
-    return max(usable, key=lambda keys: len(set.intersection(*map(set, keys))), default=None)
-
-
-def _differing(names: Sequence[str]) -> list[tuple[int, ...]]:
-    """Of names with equally many numbers those which are not all alike."""
-    numbers = list(map(numbers_of, names))
-    if len(set(map(len, numbers))) > 1:
-        return [()] * len(names)
-    kept = [k for k, column in enumerate(zip(*numbers, strict=True)) if len(set(column)) > 1]
-    return [tuple(one[k] for k in kept) for one in numbers]
-
-
 def _fitting(folder: Path, pattern: str) -> list[Path]:
     try:
-        found = [path for path in folder.glob(pattern) if path.is_file()]
+        found = [path for path in folder.glob(pattern)
+                 if path.is_file() and not path.name.startswith('.')]
     except Exception as error:          # pathlib has one of its own for each mistake
         raise ValueError(f'{shown(pattern)} is no pattern of names below {folder}: {error}'
                          ) from error
     if not found:
         raise ValueError(f'no file in {folder} fits {shown(pattern)}')
-    return sorted(found, key=lambda path: order_of(path.relative_to(folder).as_posix()))
+    return sorted(found, key=lambda path: natural_key(path.relative_to(folder).as_posix()))
