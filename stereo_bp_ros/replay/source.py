@@ -79,6 +79,9 @@ def open_source(path: pathlib.Path, *, period_s: float = 0.1,
 
 def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
     with bags.StereoBag(path, named) as bag:
+        if not bag.topics.left_info:
+            raise StereoError(f'{path} has no message of camera_info, without which a node '
+                              'publishes nothing')
         topics, pairs, warnings = bag.topics, bag.count, tuple(bag.warnings(played=True))
         image = bags.COMPRESSED_IMAGE if bag.compressed else bags.IMAGE
     suffix = '/compressed' if image == bags.COMPRESSED_IMAGE else ''

@@ -35,6 +35,7 @@ from rosbags.typesys.msg import normalize_msgtype
 
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.sources.bag_storage import (
+    LAST_NS,
     MAX_MESSAGE_BYTES,
     MAX_TOPICS_BYTES,
     check_size,
@@ -63,7 +64,7 @@ class _Part:
 
     start: int
     end: int
-    first_ns: int = 2**64
+    first_ns: int = LAST_NS
     last_ns: int = 0
     counts: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
@@ -124,6 +125,11 @@ class McapStorage:
         counts = self._counts()
         self.connections = [one._replace(msgcount=counts[one.id])
                             for one in self._channels.values()]
+
+    @property
+    def first_ns(self) -> int:
+        """Time of the first message."""
+        return min((part.first_ns for part in self._parts), default=LAST_NS)
 
     def close(self) -> None:
         """Close the file."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import heapq
+import itertools
 import pathlib
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
@@ -36,6 +38,7 @@ from stereo_bp_ros.sources.bag_topics import (
     TRANSFORM_TYPES,
     TRUTH_TYPES,
     is_storage,
+    part_of,
     plain_name,
     storage_files,
 )
@@ -85,6 +88,7 @@ class Reader:
             if isinstance(error, Exception):
                 raise StereoError(f'{path} cannot be read as a bag: {error}') from error
             raise
+        self._sort()
         self.connections = self._merged_connections()
         # An MCAP file may hold messages of ROS 1, too.
         self.is2 = not any(getattr(one.ext, 'serialization_format', 'ros1') == 'ros1'
@@ -102,6 +106,16 @@ class Reader:
                               else str(error)) from error
         self._storages.append(storage)
         self.notes += filter(None, [storage.note])
+
+    def _sort(self) -> None:
+        """Sort the files by their first message, and say where they were listed otherwise."""
+        ordered = sorted(self._storages, key=lambda one: one.first_ns)
+        if ordered != self._storages:
+            self.notes.append(
+                f'{self._path}: the files {", ".join(one.path.name for one in self._storages)} '
+                'are not in the order of their messages: they are read by time, beginning with '
+                f'{ordered[0].path.name}')
+            self._storages = ordered
 
     def _merged_connections(self) -> list[Connection]:
         found: dict[tuple[str, str], Connection] = {}
@@ -129,7 +143,7 @@ class Reader:
 
     def messages(self, connections: Collection[Connection], start: int | None = None
                  ) -> Iterator[tuple[Connection, int, bytes]]:
-        """Connection, time of recording in ns, and bytes; one file after another.
+        """Connection, time of recording in ns, and bytes, by time.
 
         :raises StereoError: what is behind the last message is damaged, or too large.
         """
@@ -156,14 +170,36 @@ class Reader:
 
     def _messages(self, wanted: Mapping[tuple[str, str], Connection], start: int | None
                   ) -> Iterator[tuple[Connection, int, bytes]]:
-        for storage in self._storages:
+        for connection, time_ns, data in self._by_time(wanted, start):
+            if self.is2 and data.startswith(_ZSTD_MAGIC):
+                whole, is_whole = decompress(data, 'zstd')
+                data = bytes(whole)
+                if not is_whole:
+                    raise StereoError('the end of a compressed message is missing')
+            yield wanted[connection.topic, connection.msgtype], time_ns, bytes(data)
+
+    def _by_time(self, wanted: Mapping[tuple[str, str], Connection], start: int | None
+                 ) -> Iterator[tuple[Connection, int, bytes]]:
+        """Messages of all files. One is begun when its time has come: most follow each other."""
+        begun: list[tuple[int, int, Connection, bytes, Iterator[tuple[Connection, int, bytes]]]]
+        begun = []
+
+        def advance(number: int, messages: Iterator[tuple[Connection, int, bytes]]) -> None:
+            for connection, time_ns, data in itertools.islice(messages, 1):
+                heapq.heappush(begun, (time_ns, number, connection, data, messages))
+
+        for number, storage in enumerate(self._storages):
+            while begun and begun[0][0] < storage.first_ns:
+                time_ns, place, connection, data, messages = heapq.heappop(begun)
+                yield connection, time_ns, data
+                advance(place, messages)
             own = [one for one in storage.connections if (one.topic, one.msgtype) in wanted]
-            for connection, time_ns, data in storage.messages(own, start) if own else ():
-                if self.is2 and data.startswith(_ZSTD_MAGIC):
-                    data, is_whole = decompress(data, 'zstd')
-                    if not is_whole:
-                        raise StereoError('the end of a compressed message is missing')
-                yield wanted[connection.topic, connection.msgtype], time_ns, bytes(data)
+            if own:
+                advance(number, iter(storage.messages(own, start)))
+        while begun:
+            time_ns, place, connection, data, messages = heapq.heappop(begun)
+            yield connection, time_ns, data
+            advance(place, messages)
 
     def decode(self, kind: str, data: bytes) -> Any:
         """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
@@ -206,7 +242,16 @@ class Reader:
             return [self._path]
         told = self._path / 'metadata.yaml'
         if told.is_file() and _has_content(told):
-            return [self._named(name) for name in _names(told)]
+            named = [self._named(name) for name in _names(told)]
+            recordings = {part_of(file).recording for file in named}
+            lost = [file.name for file in sorted(self._path.iterdir())
+                    if is_storage(file) and file not in named and part_of(file).number >= 0
+                    and part_of(file).recording in recordings]
+            if lost:
+                self.notes.append(
+                    f'{self._path}: metadata.yaml does not list {", ".join(lost)}, which is not '
+                    'read: `ros2 bag reindex` makes a metadata.yaml of all files')
+            return named
         files = storage_files(self._path)
         if not files:
             raise StereoError('it has no metadata.yaml: `ros2 bag reindex` makes one')

@@ -1,7 +1,8 @@
 """Files of bags for the reader: what all share, SQLite of rosbag2, and bags of ROS 1.
 
-A storage has ``connections``, one for each topic, whose type says so where it cannot be read, and
-a ``note``: a sentence about a file whose end is missing, or ''.
+A storage has ``connections``, one for each topic, whose type says so where it cannot be read, a
+``note``: a sentence about a file whose end is missing, or '', and ``first_ns``, the time of its
+first message.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ _FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros1msg': MessageDefinition
 
 #: What SQLite has beside a file whose last changes are not in it yet.
 _JOURNALS = ('-wal', '-journal')
+
+#: Time of a message that there is not.
+LAST_NS = 2**64
 
 #: Bytes of a message that is not too large, else their number; NULL where it is no blob.
 _DATA = ("CASE WHEN typeof(data) != 'blob' THEN NULL WHEN length(data) <= ? THEN data "
@@ -159,6 +163,7 @@ class SqliteStorage:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
+        self.first_ns = 0
         self.connections: list[Connection] = []
         self._opened = contextlib.ExitStack()
 
@@ -178,8 +183,13 @@ class SqliteStorage:
                     'FROM message_definitions')}
             topics = self._few(
                 'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
-            counts = dict(self._execute(
-                'SELECT topic_id, count(*) FROM messages GROUP BY topic_id'))
+            counts: dict[int, int] = {}
+            firsts: list[int] = []
+            for number, count, first in self._execute(
+                    'SELECT topic_id, count(*), min(timestamp) FROM messages GROUP BY topic_id'):
+                counts[number] = count
+                firsts += [first] * isinstance(first, int)
+            self.first_ns = min(firsts, default=LAST_NS)
         self.connections = [
             make_connection(number, str(topic), str(kind), encoding,
                             *definitions.get(kind, ('', '')), self)._replace(
@@ -266,6 +276,9 @@ class SqliteStorage:
 
 class Ros1Storage(rosbag1.Reader):
     """A bag of ROS 1. Where its index is missing, all chunks are read to make one."""
+
+    #: A recording is one file.
+    first_ns = 0
 
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__(path)

@@ -6,10 +6,11 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.sources.natural_order import natural_key
 
 IMAGE = 'sensor_msgs/msg/Image'
 COMPRESSED_IMAGE = 'sensor_msgs/msg/CompressedImage'
@@ -57,6 +58,11 @@ _INFO_ADVICE = 'name it with --{side}-info (launch: {side}_info:=)'
 #: compressed as a whole.
 _FILES, COMPRESSED = ('.mcap', '.db3'), '.zstd'
 
+#: Names of the files of a recording, as rosbag2 writes them up to Kilted, and since.
+_PART = re.compile(r'(?P<name>.+)_(?P<number>[0-9]{1,9})')
+_PART_WITH_TIME = re.compile(
+    r'(?P<number>[0-9]{1,9})_(?P<name>.+)_[0-9]{4}_[0-9]{2}_[0-9]{2}-[0-9]{2}_[0-9]{2}_[0-9]{2}')
+
 #: A ROS 1 bag, and one whose recording was not ended.
 ROS1_SUFFIXES = ('.bag', '.bag.active')
 
@@ -81,11 +87,46 @@ def plain_name(path: pathlib.Path) -> pathlib.Path:
 def storage_files(folder: pathlib.Path) -> list[pathlib.Path]:
     """The files of one recording in a folder without metadata.yaml, as they were written.
 
-    Several are one recording where their names differ in the number at the end; else [].
+    Several are one recording where their names differ in their numbers; else [].
     """
-    files = [file for file in folder.iterdir() if is_storage(file)]
-    names = {(re.sub(r'_\d+$', '', plain_name(file).stem), file.suffix) for file in files}
-    return sorted(files, key=lambda file: (len(file.name), file.name)) if len(names) == 1 else []
+    files = [file for file in folder.iterdir()
+             if is_storage(file) and not file.name.startswith('.')]
+    parts = {file: part_of(file) for file in files}
+    if len({part.recording for part in parts.values()}) != 1 or len(set(parts.values())) < len(
+            files):
+        return []
+    return sorted(files, key=lambda file: (parts[file].number, natural_key(file.name)))
+
+
+class Part(NamedTuple):
+    """Which file of a recording one is by its name: NAME_3.mcap, or 3_NAME_TIME.mcap.
+
+    recording: the name without number and time, with the suffix.
+    number:    from 0 on; -1 = the name has none.
+    """
+
+    recording: str
+    number: int
+
+
+def part_of(file: pathlib.Path) -> Part:
+    """Recording and number of a file."""
+    plain = plain_name(file)
+    found = _PART_WITH_TIME.fullmatch(plain.stem) or _PART.fullmatch(plain.stem)
+    return Part(f'{found["name"] if found else plain.stem}{plain.suffix}',
+                int(found['number']) if found else -1)
+
+
+def name_of_first_part(file: pathlib.Path) -> str:
+    """The name of the first file of a recording where this is a later one, else ''."""
+    part = part_of(file)
+    if part.number <= 0:
+        return ''
+    firsts = [other.name for other in file.parent.iterdir() if part_of(other) == part._replace(
+        number=0)]
+    if firsts or _PART_WITH_TIME.fullmatch(plain_name(file).stem):
+        return firsts[0] if firsts else f'0_{part.recording}'
+    return f'{pathlib.PurePath(part.recording).stem}_0{"".join(file.suffixes[-2:])}'
 
 
 #: Most grey levels that one pixel of disparity can be, and more disparities than there are.
@@ -129,8 +170,9 @@ class StereoTopics:
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
-        return {self.left_image: 'left/image_rect', self.right_image: 'right/image_rect',
-                self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
+        found = {self.left_image: 'left/image_rect', self.right_image: 'right/image_rect',
+                 self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
+        return {topic: role for topic, role in found.items() if topic}
 
     def options(self) -> list[str]:
         """The command-line options of a player that find the same pairs."""
@@ -163,30 +205,36 @@ class _Pair:
                 len(self.left), self.left)
 
 
-def find_stereo_topics(topics: Mapping[str, str],
-                       named: StereoTopics | None = None) -> StereoTopics:
+def find_stereo_topics(topics: Mapping[str, str], named: StereoTopics | None = None,
+                       silent: Collection[str] = ()) -> StereoTopics:
     """The stereo topics among topic names and types.
 
-    Of one camera, rectified images win over others, and raw over compressed.
+    Of one camera, rectified images win over others, and raw over compressed. Those of camera_info
+    are '' where that of a side has no message.
 
+    :param topics: those that have messages.
     :param named: topics that the user has chosen; the others are found.
+    :param silent: topics without a message, which an error names.
     :raises StereoError: none or several candidates; the text lists them.
     """
     named = named or StereoTopics()
     images = [topic for topic, kind in sorted(topics.items())
               if kind in (IMAGE, COMPRESSED_IMAGE)]
     infos = [topic for topic, kind in sorted(topics.items()) if kind == CAMERA_INFO]
-    pair = _choose(images, topics, _resolve(named.left_image, images, 'image'),
-                   _resolve(named.right_image, images, 'image'))
-    left, right = (_resolve(name, infos, 'camera_info') or _info(image, side, infos)
-                   for name, image, side in ((named.left_info, pair.left, 'left'),
-                                             (named.right_info, pair.right, 'right')))
-    if left == right:
+    chosen = [_resolve(name, images, 'image', silent)
+              for name in (named.left_image, named.right_image)]
+    pair = _choose(images, topics, chosen[0], chosen[1], silent)
+    left, right = (_resolve(name, infos, 'camera_info', silent) or _info(
+        image, side, infos, silent) for name, image, side in (
+            (named.left_info, pair.left, 'left'), (named.right_info, pair.right, 'right')))
+    if not left or not right:
+        left = right = ''
+    elif left == right:
         raise StereoError(f'{left} is the only camera_info of {pair.left} and {pair.right}, but '
                           'each camera has its own; name both with --left-info and '
                           '--right-info (launch: left_info:=, right_info:=)')
     return dataclasses.replace(named, left_image=pair.left, right_image=pair.right, left_info=left,
-                               right_info=right, truth=_truth(topics, pair, named.truth))
+                               right_info=right, truth=_truth(topics, pair, named.truth, silent))
 
 
 def is_rectified_name(topic: str) -> bool:
@@ -194,7 +242,8 @@ def is_rectified_name(topic: str) -> bool:
     return 'rect' in topic.lower()
 
 
-def _choose(images: list[str], types: Mapping[str, str], left: str, right: str) -> _Pair:
+def _choose(images: list[str], types: Mapping[str, str], left: str, right: str,
+            silent: Collection[str]) -> _Pair:
     """The pair of image topics, of which one or both may be named already ('' = not)."""
     if left and right:
         if types[left] != types[right]:
@@ -216,7 +265,8 @@ def _choose(images: list[str], types: Mapping[str, str], left: str, right: str) 
                                                   for pair in best)) + f'; {_ADVICE}')
     of = f' of {left or right}' if left or right else ''
     raise StereoError(f'no pair of left and right image topics{of} among '
-                      f'{_join(images or types)}; {_ADVICE}')
+                      f'{_join(images or types)}; {_ADVICE}'
+                      + (f'. Without a message are {_join(silent)}' if silent else ''))
 
 
 def _pairs(images: list[str], types: Mapping[str, str]) -> Iterator[_Pair]:
@@ -271,14 +321,18 @@ def _why_unlikely(topic: str, side: re.Match[str], images: list[str]) -> str:
     return ''
 
 
-def _info(image: str, side: str, infos: list[str]) -> str:
-    """The camera_info of an image topic: below or beside it, or the only one of its side."""
+def _info(image: str, side: str, infos: list[str], silent: Collection[str]) -> str:
+    """The camera_info of an image topic: below or beside it, or the only one of its side.
+
+    '' where there is none, or the one below or beside it has no message.
+    """
     base = image.removesuffix('/compressed')
-    for near in (f'{base}/camera_info', base.rpartition('/')[0] + '/camera_info'):
-        if near in infos:
-            return near
-    if not infos:
-        raise StereoError('the bag has no camera_info; record that of both cameras')
+    near = (f'{base}/camera_info', base.rpartition('/')[0] + '/camera_info')
+    for one in near:
+        if one in infos:
+            return one
+    if not infos or not {*near}.isdisjoint(silent):
+        return ''
     words = [_pattern(pair[side == 'right']) for pair in SIDES]
     found = {info: place for info in infos for word in words
              if word.search(info) and (place := _last_end(word, base))}
@@ -299,22 +353,24 @@ def _last_end(word: re.Pattern[str], topic: str) -> int:
     return max((found.end() for found in word.finditer(topic)), default=0)
 
 
-def _truth(topics: Mapping[str, str], pair: _Pair, name: str) -> str:
+def _truth(topics: Mapping[str, str], pair: _Pair, name: str, silent: Collection[str]) -> str:
     """The topic of the truth: the one of this name, else one of ``TRUTH_TOPICS``, else ''."""
     known = [topic for topic, kind in topics.items()
              if kind in TRUTH_TYPES and topic not in (pair.left, pair.right)]
     found = [topic for wanted in TRUTH_TOPICS for topic in known
              if topic.strip('/') == wanted and topics[topic] != POINT_CLOUD]
-    return _resolve(name, known, 'truth') or (found[0] if found else '')
+    return _resolve(name, known, 'truth', silent) or (found[0] if found else '')
 
 
-def _resolve(name: str, known: list[str], kind: str) -> str:
+def _resolve(name: str, known: list[str], kind: str, silent: Collection[str] = ()) -> str:
     """A topic as the bag has it, for one that was named with or without the first slash."""
     if not name:
         return ''
     for topic in known:
         if topic.strip('/') == name.strip('/'):
             return topic
+    if name.strip('/') in (topic.strip('/') for topic in silent):
+        raise StereoError(f'there is no message on {name}')
     raise StereoError(f'there is no {kind} topic {name} among {_join(known)}')
 
 

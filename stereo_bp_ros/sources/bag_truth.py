@@ -149,8 +149,6 @@ class BagTruth:
 
     def _why_not(self, stamp_ns: int) -> str:
         stamps, _ = self._index
-        if not stamps.size:
-            return f'{self._topic} has no messages'
         nearest = int(stamps[np.argmin(np.abs(stamps - stamp_ns))])
         away = abs(nearest - stamp_ns)
         if away > self._tolerance_ns:

@@ -43,6 +43,8 @@ from stereo_bp_ros.sources.bag_topics import (
     TRUTH_TOPIC,
     StereoTopics,
     find_stereo_topics,
+    is_rectified_name,
+    name_of_first_part,
 )
 from stereo_bp_ros.sources.bag_truth import BagTruth, TruthEntry
 from stereo_bp_ros.sources.datasets.entries import Pair, Unread
@@ -79,18 +81,39 @@ class StereoBag:
         self.path = pathlib.Path(path)
         self._reader = Reader(self.path)
         try:
-            self.topics = find_stereo_topics(
-                {connection.topic: connection.msgtype
-                 for connection in self._reader.connections}, topics)
+            spoken = {one.topic: one.msgtype for one in self._reader.connections if one.msgcount}
+            silent = [one.topic for one in self._reader.connections if one.topic not in spoken]
+            self.topics = find_stereo_topics(spoken, topics, silent)
+            self._uncalibrated = '' if self.topics.left_info else self._why_uncalibrated(silent)
         except StereoError as error:
             self._reader.close()
             raise StereoError(f'{self.path}: {error}') from error
         self._truth_is_named = bool(topics and topics.truth)
-        if not self._truth_is_named and not sum(
-                one.msgcount for one in self._reader.of_topics(self.topics.truth)):
-            self.topics = dataclasses.replace(self.topics, truth='')
         self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image,
                                     self.topics.rectified)
+
+    def _why_uncalibrated(self, silent: Iterable[str]) -> str:
+        """A sentence for images without camera_info that are rectified by name or option.
+
+        :raises StereoError: nothing says that they are: nobody could rectify them.
+        """
+        silent = [topic for topic in silent if 'camera_info' in topic]
+        on = f' on {" and ".join(silent)}' if silent else ' of camera_info'
+        text = f'there is no message{on} in this recording'
+        images = f'{self.topics.left_image} and {self.topics.right_image}'
+        is_rectified = self.topics.rectified == 'yes' or (
+            self.topics.rectified == 'auto' and is_rectified_name(self.topics.left_image))
+        if is_rectified:
+            return (f'{text}: {images} are taken as rectified, and there are no distances in '
+                    'metres (--calibration FILE or --focal and --baseline, and --rectify FILE '
+                    'for raw images)')
+        first = name_of_first_part(self.path)
+        raise StereoError(
+            f'{text}: {images} may be raw, and cannot be rectified. '
+            + (f'Open {self.path.absolute().parent}, the folder of the recording, or {first}, '
+               'where it may be. ' if first else '')
+            + 'Raw images need --rectify FILE; --calibration FILE, --focal and --baseline, or '
+            '--rectified yes say that they are rectified')
 
     def __enter__(self) -> StereoBag:
         return self
@@ -162,6 +185,7 @@ class StereoBag:
         infos = self._first_infos()
         rectify, why = self._decision
         found = [why] if why else []
+        found += filter(None, [self._uncalibrated])
         if why and played:
             found = [why.partition('. ')[0] + (
                 '. Have the node rectify it (rectify), or match the image_rect of image_proc'

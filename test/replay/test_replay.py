@@ -72,7 +72,9 @@ def test_a_bag_without_images_is_not_played_to_its_end_in_silence(tmp_path, caps
     bags.write_bag(tmp_path / 'bag', Calibration(100, 0.1, 0, 0, 0), ())
     for loops in ('1', '0'):
         assert main(['replay', str(tmp_path / 'bag'), '--loop', loops]) == 2
-        assert 'has no stereo pairs: there is nothing to play' in capsys.readouterr().err
+        assert ('no pair of left and right image topics among no topics; name the one to use '
+                in (error := capsys.readouterr().err))
+        assert 'Without a message are /ground_truth/disparity/compressed, /left/' in error
 
 
 @pytest.mark.parametrize('rate', [0.5, 4.0])
