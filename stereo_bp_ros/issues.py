@@ -119,6 +119,8 @@ class IssueCode(str, enum.Enum):
     AGE = 'age', WARN, 'a pair is neither of the future nor older than max_input_age', 'input'
     CLOCK = 'clock', WARN, 'with use_sim_time there is a /clock, and it is not negative', 'input'
     CLOCK_JUMP = 'clock jump', WARN, 'stamps do not go back', 'input'
+    DUPLICATE_STAMP = (
+        'duplicate stamp', WARN, 'images of one side have different stamps', 'input')
     QOS = 'qos', WARN, 'the QoS of both ends of a topic fits', 'input'
     TRANSPORT = 'transport', WARN, 'the middleware can carry large images', 'input'
     OUTPUT = 'output', ERROR, 'where images come, results are published', 'pairing'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -9,8 +10,16 @@ from stereo_bp_ros.errors import StereoError
 
 SIDES = ('left', 'right')
 
-#: Seconds between the stamps of the two sides that no tolerance is meant for.
+#: Seconds between the stamps of the two sides that no tolerance is meant for, and by which stamps
+#: go back where a recording has started over.
 APART_S = 1.0
+
+#: Stamps of paired images that are remembered to recognise duplicates.
+REMEMBERED = 64
+
+#: The sentences for images that are rejected by their own stamps.
+NO_STAMP = 'the stamp 0, by which no pair can be told: their driver has to set header.stamp'
+DUPLICATE = 'the stamp of another image of their side: does their driver repeat header.stamp?'
 
 
 def header_stamp(message: Any) -> int:
@@ -76,22 +85,40 @@ class Image(NamedTuple):
 class PairFinder:
     """Pairs images as they come, and keeps those that wait for a partner.
 
+    As by the node, an image of the stamp 0 is rejected, and so is a second one of a stamp.
+
     :param tolerance_s: most seconds between the stamps of a pair; 0 = they have to be equal.
     """
 
     def __init__(self, tolerance_s: float) -> None:
         self._tolerance_s = tolerance_s
         self._waiting: dict[str, dict[int, Image]] = {side: {} for side in SIDES}
+        self._paired: dict[str, collections.deque[int]] = {
+            side: collections.deque(maxlen=REMEMBERED) for side in SIDES}
         self._newest_ns: dict[str, int] = {}
         self._closest_ns: int | None = None
+        self._rejected: list[Image] = []
+        self._counts: dict[str, collections.Counter[str]] = {
+            side: collections.Counter() for side in SIDES}
 
     def add(self, image: Image) -> tuple[Image, Image] | None:
         """Take an image in; returns left and right where it has a partner."""
-        self._newest_ns[image.side] = max(image.stamp_ns, self._newest_ns.get(image.side, 0))
+        newest_ns = self._newest_ns.get(image.side, 0)
+        if newest_ns - image.stamp_ns > APART_S * 1e9:
+            for paired in self._paired.values():
+                paired.clear()
+        reason = self._reject_reason(image)
+        self._counts[image.side].update(filter(None, ['images', reason]))
+        if reason:
+            self._rejected.append(image)
+            return None
+        self._newest_ns[image.side] = max(image.stamp_ns, newest_ns)
         others = self._waiting[SIDES[image.side == SIDES[0]]]
         partner_ns, away_ns = find_partner(others, image.stamp_ns, self._tolerance_s)
         if partner_ns is not None:
             pair = image, others.pop(partner_ns)
+            for one in pair:
+                self._paired[one.side].append(one.stamp_ns)
             return pair if image.side == SIDES[0] else pair[::-1]
         if away_ns >= 0:
             self._closest_ns = min(away_ns, self._closest_ns or away_ns)
@@ -99,13 +126,38 @@ class PairFinder:
         return None
 
     def drop(self, most: int) -> Iterator[Image]:
-        """Images of the oldest stamps, until no more than ``most`` wait."""
+        """Images that were rejected, and those of the oldest stamps until no more than ``most``
+        wait."""
+        yield from self._rejected
+        self._rejected.clear()
         while sum(map(len, self._waiting.values())) > most:
             oldest, side = min((min(own), side) for side, own in self._waiting.items() if own)
             yield self._waiting[side].pop(oldest)
 
+    def _reject_reason(self, image: Image) -> str:
+        """Why an image has no partner by its own stamp; '' = it may have one."""
+        if image.stamp_ns <= 0:
+            return NO_STAMP
+        is_known = (image.stamp_ns in self._waiting[image.side]
+                    or image.stamp_ns in self._paired[image.side])
+        return DUPLICATE if is_known else ''
+
+    def rejections(self) -> list[str]:
+        """A sentence about the images that were rejected for each reason."""
+        return [f'{count} of {counts["images"]} {side} images have {reason}'
+                for side, counts in self._counts.items()
+                for reason in (NO_STAMP, DUPLICATE) if (count := counts[reason])]
+
+    @property
+    def has_stamps(self) -> bool:
+        """Whether no side has images of the stamp 0 alone."""
+        return not any(0 < counts['images'] == counts[NO_STAMP]
+                       for counts in self._counts.values())
+
     def why_none(self) -> str:
         """Why no two images are a pair, in words."""
+        if not self.has_stamps:
+            return '; '.join(self.rejections())
         missing = [side for side in SIDES if side not in self._newest_ns]
         if missing:
             return f'there are no {" and no ".join(missing)} images'

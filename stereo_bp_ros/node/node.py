@@ -116,7 +116,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._parameter_services = BatchParameterService(self)
         self._pairing = Pairing(ledger=self._ledger, generation=self._generation,
                                 settings=self._configuration.node,
-                                on_clock_jump=self._on_clock_jump)
+                                on_clock_jump=self._on_clock_jump,
+                                on_reject=self._issues.add)
         self._clocks.on_going_back(self._pairing.clock_went_back)
         self._reported = self._ledger.counts()
         self._output_monitor = OutputMonitor()

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.images.stamps import SIDES, find_partner
+from stereo_bp_ros.images.stamps import DUPLICATE, NO_STAMP, REMEMBERED, SIDES, find_partner
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node.camera_infos import WAIT, CameraInfos
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 
-#: Stamps of paired images that are remembered to recognise duplicates, and ended generations whose
-#: reason is remembered: no result is ever older than that.
-REMEMBERED, GENERATIONS = 64, 16
+#: Ended generations whose reason is remembered: no result is ever older than that.
+GENERATIONS = 16
 
 
 class Generation:
@@ -118,16 +117,19 @@ class Pairing:
     :param generation: of the pairs.
     :param settings: tolerance, queue size and jump threshold; may be replaced at any time.
     :param on_clock_jump: starts a new generation.
+    :param on_reject: is told why an image was rejected by its own stamp.
     :param clock: seconds of a steady clock.
     """
 
     def __init__(self, *, ledger: Ledger, generation: Generation, settings: NodeConfig,
                  on_clock_jump: Callable[[], object],
+                 on_reject: Callable[[IssueCode, str], object] = lambda code, text: None,
                  clock: Callable[[], float] = time.perf_counter) -> None:
         self.settings = settings
         self._ledger = ledger
         self._generation = generation
         self._on_clock_jump = on_clock_jump
+        self._on_reject = on_reject
         self._clock = clock
         self._lock = threading.Lock()
         self._sides = {side: _Side() for side in SIDES}
@@ -198,15 +200,21 @@ class Pairing:
             if self._number is None:
                 self._ledger.drop_image(name, ImageDrop.DEACTIVATED)
                 return []
-            if stamp_ns <= 0:
-                self._ledger.drop_image(name, ImageDrop.BAD_INPUT,
-                                        code=IssueCode.ZERO_STAMP)
-                return []
-            has_jumped = self._follow(name, stamp_ns)
-            ready = self._add(name, Arrival(message, stamp_ns, received, entered))
+            if is_stamped := stamp_ns > 0:
+                has_jumped = self._follow(name, stamp_ns)
+                ready = self._add(name, Arrival(message, stamp_ns, received, entered))
+            else:
+                self._ledger.drop_image(name, ImageDrop.BAD_INPUT, code=IssueCode.ZERO_STAMP)
+        # Without the lock: what is told may be logged, and publishing is waited for.
+        if not is_stamped:
+            self._on_reject(IssueCode.ZERO_STAMP,
+                            f'bad input: {IssueCode.ZERO_STAMP}: images have {NO_STAMP}')
+            return []
+        if ready is None:
+            self._on_reject(IssueCode.DUPLICATE_STAMP, f'images have {DUPLICATE}')
         if has_jumped:      # nothing is ready then
             self._begin_generation()
-        return ready
+        return ready or []
 
     def add_camera_info(self, name: str, info: Any, stamp_ns: int) -> list[StereoPair]:
         """Take a camera_info in; returns the pairs that are complete by now."""
@@ -231,18 +239,19 @@ class Pairing:
             self._begin_generation()
 
     def _begin_generation(self) -> None:
-        """After a jump; without the lock, because publishing is waited for."""
+        """After a jump; without the lock."""
         self._on_clock_jump()
         with self._lock:
             if self._number is not None:
                 self._number = self._generation.number
 
-    def _add(self, name: str, arrival: Arrival) -> list[StereoPair]:
+    def _add(self, name: str, arrival: Arrival) -> list[StereoPair] | None:
+        """Pairs that are complete by now; None: the image is a duplicate."""
         stamp_ns = arrival.stamp_ns
         side, other = self._sides[name], self._sides['right' if name == 'left' else 'left']
         if stamp_ns in side.waiting or stamp_ns in side.paired:
             self._ledger.drop_image(name, ImageDrop.DUPLICATE)
-            return []
+            return None
         self._infos.sides[name].expect(stamp_ns, arrival.entered)
         partner = self._partner(other, stamp_ns)
         if partner is None:

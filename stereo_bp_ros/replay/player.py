@@ -169,8 +169,9 @@ class Player:
             if not rclpy.ok():
                 return
             data = bytes(event.data)
-            if self._clock is None:
-                stamp_ns = bags.stamp_of(data)
+            # An image without a stamp stays one, which the node rejects.
+            if self._clock is None and ((stamp_ns := bags.stamp_of(data))
+                                        or event.topic.endswith('camera_info')):
                 stamp_ns += self._offset_ns(event.topic, stamp_ns, time_ns)
                 data = bags.with_stamp(
                     data, int(begin_wall_ns + (stamp_ns - first_ns) / self._rate))

@@ -54,6 +54,9 @@ __all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'ST
            'find_stereo_topics', 'serialize_camera_info', 'serialize_clock', 'serialize_image',
            'serialize_truth', 'stamp_of', 'with_stamp', 'write_bag']
 
+#: Images at the beginning of a bag whose stamps are checked before it is read.
+CHECKED_IMAGES = 200
+
 #: Images without a partner that are kept: they must not fill the memory.
 MAX_WAITING = 100
 
@@ -192,6 +195,7 @@ class StereoBag:
                 if rectify else '. The images themselves are rectified already: leave rectify '
                 'of the node off')]
         found += self._reader.notes
+        found += self._rejections()
         try:
             # One is enough, else all is read: an evaluation need not begin.
             next(self._pairs(lambda *_: None, with_truth=False), None)
@@ -206,6 +210,16 @@ class StereoBag:
                 self._reader.of_topics(self.topics.left_image)))
             found += self._truth.warnings(stamps, self._truth_is_named)
         return found
+
+    def _rejections(self) -> list[str]:
+        """What is wrong with the stamps of the first images."""
+        finder = PairFinder(self.topics.tolerance_s)
+        roles = {topic: role.partition('/')[0] for topic, role in self.topics.roles().items()
+                 if role.endswith('image_rect')}
+        for connection, time_ns, data in itertools.islice(self._reader.messages(
+                self._reader.of_topics(*roles)), CHECKED_IMAGES):
+            finder.add(Image(roles[connection.topic], self._reader.stamp(data), time_ns, None))
+        return [f'{self.path}: {text}' for text in finder.rejections()]
 
     def raw(self) -> Iterator[tuple[str, int, bytes]]:
         """(node's relative topic, time of recording in ns, CDR bytes) in recorded order."""
@@ -250,7 +264,8 @@ class StereoBag:
                    truth.find(stamp_ns, min(one.time_ns for one in images)) if truth else None,
                    {f'{one.side}/image_rect': one.content for one in images}, infos)
         if stamp_ns is None:
-            raise NoPairError(f'{self.path}: {finder.why_none()}')
+            kind = NoPairError if finder.has_stamps else StereoError
+            raise kind(f'{self.path}: {finder.why_none()}')
 
     def _match_images(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
                       ) -> Iterator[tuple[Image, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -152,3 +153,42 @@ def test_names_as_newer_rosbag2_writes_them_are_one_recording(tmp_path):
     assert name_of_first_part(path / names[1]) == names[0]
     (path / '0_drive_2027_01_01-00_00_00.mcap').write_bytes(b'')     # another first one
     assert storage_files(path) == []
+
+
+def stamped(path: pathlib.Path, change: Callable[[str, int], int], lost: tuple[str, int] = ('', 0)
+            ) -> pathlib.Path:
+    """A recording whose images have other stamps, and of which one image is lost.
+
+    :param change: from topic and number of the pair to the stamp.
+    """
+    found = []
+    for place, (topic, time_ns, message) in enumerate(recorded(0, 4)):
+        number = place // 4
+        if topic.endswith('image_rect'):
+            message.header = recordings.header(change(topic, number), topic)
+        if (topic, number) != lost:
+            found.append((topic, time_ns, message))
+    return recordings.write(path, found)
+
+
+@pytest.mark.parametrize('verb', ['evaluate', 'replay', 'calibrate-check'])
+def test_a_recording_without_stamps_has_no_pairs(tmp_path, capsys, verb):
+    path = stamped(tmp_path / 'bag', lambda topic, number: 0, ('/left/image_rect', 1))
+    assert main([verb, str(path)]) == 2
+    assert ('3 of 3 left images have the stamp 0, by which no pair can be told'
+            in capsys.readouterr().err)
+
+
+def test_images_that_the_node_would_reject_are_told_and_no_pairs(tmp_path, caplog):
+    path = stamped(tmp_path / 'bag', lambda topic, number: START + number * PERIOD
+                   if number != 2 else 0)
+    assert read(path)[0] == [0, 1, 3]
+    assert main(['evaluate', str(path), *OPTIONS]) == 0
+    for side in ('left', 'right'):
+        assert f'1 of 4 {side} images have the stamp 0' in caplog.text
+    path = stamped(tmp_path / 'twice', lambda topic, number: START + (
+        number if topic.startswith('/right') else max(1, number)) * PERIOD)
+    numbers, warnings = read(path)
+    assert numbers == [1, 2, 3]
+    assert any('1 of 4 left images have the stamp of another image of their side' in text
+               for text in warnings)

@@ -66,6 +66,7 @@ def send_and_wait(client: Any, images: dict[str, Any], stamp: int) -> None:
 def test_losses_reordering_duplicates_and_zero_stamps_on_both_sides(
         client: Any, images: dict[str, Any], start: int) -> None:
     before = client.counts()
+    seen = client.reports
     stamps = [start + k * PERIOD for k in range(20)]
     lost = {'left': {3, 4, 9, 15}, 'right': {0, 9, 10}}
     complete = set(range(20)) - lost['left'] - lost['right']
@@ -85,6 +86,12 @@ def test_losses_reordering_duplicates_and_zero_stamps_on_both_sides(
         'waiting left': 2, 'waiting right': 3,
         'dropped left: duplicate stamp': 2, 'dropped right: duplicate stamp': 2,
         'dropped left: bad input': 1, 'dropped right: bad input': 1, 'bad input: zero stamp': 2})
+    for words, level in (('bad input: zero stamp: images have the stamp 0', 2),
+                         ('images have the stamp of another image of their side', 1)):
+        status = client.find_status(
+            'input', lambda s, words=words: words in s.message, seen)
+        assert status is not None
+        assert status.level >= level
 
 
 def test_stale_future_and_late_pairs_are_told_apart(client: Any, images: dict[str, Any],

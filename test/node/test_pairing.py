@@ -31,18 +31,23 @@ class Bench:
         self.infos = infos
         self.ledger = Ledger()
         self.jumps = 0
+        self.rejected: list[tuple[IssueCode, str]] = []
         self.seconds = 1.0
         self.pairs: list[StereoPair] = []
         self.generation = Generation()
         self.pairing = Pairing(ledger=self.ledger, generation=self.generation,
                                settings=NodeConfig(**options), on_clock_jump=self._jump,
-                               clock=lambda: self.seconds)
+                               on_reject=self._reject, clock=lambda: self.seconds)
         self.pairing.open()
 
     def _jump(self) -> None:
         assert not self.pairing._lock.locked()      # the node may ask it
         self.jumps += 1
         self.generation.advance(PairDrop.CLOCK_JUMP)
+
+    def _reject(self, code: IssueCode, text: str) -> None:
+        assert not self.pairing._lock.locked()      # what is told may be logged
+        self.rejected.append((code, text))
 
     def image(self, side: str, stamp_ns: int) -> StereoPair | None:
         if self.infos:
@@ -282,8 +287,7 @@ def test_every_image_is_accounted_for_whatever_comes(
                                          + sum(counts.image_drops[side].values()))
 
 
-@given(moments=st.lists(st.tuples(st.sampled_from(SIDES), st.integers(1, 60)), unique=True,
-                        max_size=40),
+@given(moments=st.lists(st.tuples(st.sampled_from(SIDES), st.integers(0, 60)), max_size=40),
        tolerance=st.sampled_from([0.0, 0.002, 0.005]))
 def test_recordings_are_paired_as_topics_are(
         moments: list[tuple[str, int]], tolerance: float) -> None:
@@ -293,11 +297,36 @@ def test_recordings_are_paired_as_topics_are(
     finder = PairFinder(tolerance)
     found = []
     for side, moment in sorted(moments, key=lambda one: one[1]):
-        stamp_ns = START + moment * MS
+        stamp_ns = START + moment * MS if moment else 0
         bench.image(side, stamp_ns)
         pair = finder.add(Image(side, stamp_ns, stamp_ns, None))
         found += [(pair[0].stamp_ns, pair[1].stamp_ns)] if pair else []
     assert found == [(pair.stamp_ns, pair.right_stamp_ns) for pair in bench.pairs]
     miss = bench.pairing.take_closest_miss()
-    if not found and miss is not None:
+    if not found and miss is not None and finder.has_stamps:
         assert finder.why_none() == why_no_pair(miss, sync_setting(tolerance))
+    counts = bench.ledger.counts()
+    told = [code for code, _ in bench.rejected]
+    for code, reason, words in ((IssueCode.ZERO_STAMP, ImageDrop.BAD_INPUT, 'the stamp 0'),
+                                (IssueCode.DUPLICATE_STAMP, ImageDrop.DUPLICATE, 'another image')):
+        dropped = {side: counts.image_drops[side][reason] for side in SIDES}
+        assert told.count(code) == sum(dropped.values())
+        assert [int(text.split()[0]) for text in finder.rejections() if words in text] == [
+            count for count in dropped.values() if count]
+
+
+def test_a_recording_that_starts_over_has_no_duplicates() -> None:
+    finder = PairFinder(0.0)
+    stamps = [START + place * 500 * MS for place in range(5)] * 3
+    pairs = [finder.add(Image(side, stamp_ns, 0, None)) for stamp_ns in stamps for side in SIDES]
+    assert sum(pair is not None for pair in pairs) == len(stamps)
+    assert finder.rejections() == []
+
+
+def test_what_was_rejected_is_dropped_once() -> None:
+    finder = PairFinder(0.0)
+    images = [Image('left', stamp_ns, 0, number) for number, stamp_ns in enumerate((0, 7, 7))]
+    for one in images:
+        finder.add(one)
+    assert [one.content for one in finder.drop(1)] == [0, 2]
+    assert [one.content for one in finder.drop(0)] == [1]

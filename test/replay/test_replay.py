@@ -127,7 +127,7 @@ def test_a_pause_of_a_recording_is_played_as_long_as_the_option_says(
     assert max(stamps) - min(stamps) == pytest.approx(played_s * 1e9, abs=3e8)
 
 
-@pytest.mark.parametrize('clock_ns', [10**18, -9 * 10**17], ids=['since boot', 'ahead'])
+@pytest.mark.parametrize('clock_ns', [10**18 - 1, -9 * 10**17], ids=['since boot', 'ahead'])
 @pytest.mark.parametrize('rate', [1, 4])
 def test_stamps_of_any_clock_become_the_time_of_publishing_and_pairs_stay_pairs(
         folder, play, caplog, clock_ns, rate):
