@@ -130,12 +130,12 @@ def check_fixed_point(config: MatcherConfig) -> None:
 
 
 def check_image_size(side: str, info: Any, width: int, height: int) -> None:
-    """Compare an image's size in pixels with its CameraInfo.
+    """Compare an image's size in pixels with its CameraInfo, where that has one.
 
     :raises InputError: camera_info size, naming both.
     """
     expected = image_size(info)
-    if expected != (width, height):
+    if expected not in ((width, height), (0, 0)):       # which simulators leave out
         raise InputError(
             IssueCode.CAMERA_INFO_SIZE, f'the {side} image is {width} x {height}',
             f'its camera_info describes {expected[0]} x {expected[1]} '
@@ -246,10 +246,15 @@ MAX_STEP_S = 10.0
 
 
 class FrozenCameras:
-    """Follows the images of a pair over time, and tells which do not change."""
+    """Follows the images of a pair over time, and tells which do not change.
+
+    Of pairs of which only some are examined, an image has to be that of the examined one before
+    and that of the pair before: a short loop of pictures is neither, nor is each picture twice.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, RawImage] = {}
+        self._before: dict[str, RawImage] = {}
         self._since: dict[str, int] = {}
         self._stamp_ns = 0
 
@@ -258,14 +263,16 @@ class FrozenCameras:
         sides = []
         skipped_ns = max(0, stamp_ns - self._stamp_ns - round(MAX_STEP_S * 1e9))
         for side, image in (('left', left), ('right', right)):
-            before = self._last.get(side)
+            earlier = [known[side] for known in (self._last, self._before) if side in known]
             self._last[side] = image
-            if before is None or stamp_ns <= self._stamp_ns or not same_pixels(before, image):
+            if not earlier or stamp_ns <= self._stamp_ns or not all(
+                    same_pixels(one, image) for one in earlier):
                 self._since[side] = stamp_ns
             else:
                 sides.append(side)
                 self._since[side] += skipped_ns
         self._stamp_ns = stamp_ns
+        self._before = {}
         if not sides:
             return []
         seconds = 1e-9 * (stamp_ns - max(self._since[side] for side in sides))
@@ -273,6 +280,10 @@ class FrozenCameras:
         return [IssueCode.FROZEN.issue(
             f'{which} for {seconds:.1f} s: the same bytes under new stamps. Does a camera or its '
             'driver stand still?', seconds)]
+
+    def pass_by(self, left: RawImage, right: RawImage) -> None:
+        """Keep a pair that is not examined; its images must stay unchanged until the next."""
+        self._before = {'left': left, 'right': right}
 
 
 # Both images together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -75,7 +76,7 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         beyond the limits of ``bounded``.
     """
     try:
-        text = read_bytes(path, MAX_TEXT_BYTES).decode('utf-8')
+        text = read_bytes(path, MAX_TEXT_BYTES).decode('utf-8-sig')
     except UnicodeDecodeError as error:
         raise ValueError('it cannot be read: it is not text in UTF-8') from error
     except ValueError as error:
@@ -144,6 +145,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+# As in YAML 1.2, and as ROS reads them: PyYAML wants a point, and a sign behind the e.
+_Loader.add_implicit_resolver(
+    'tag:yaml.org,2002:float',
+    re.compile(r'[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+'), list('-+.0123456789'))
 _Loader.add_constructor('tag:yaml.org,2002:int', _whole_number)
 # OpenCV's own parser trusts what a file says.
 _Loader.add_constructor('tag:yaml.org,2002:opencv-matrix', _mapping)

@@ -36,9 +36,9 @@ def read_bytes(path: PathLike, what: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: PathLike, what: str) -> str:
-    """Read a text file in UTF-8; errors name it as ``what``."""
+    """Read a text file in UTF-8, with or without a byte order mark; errors name it as ``what``."""
     try:
-        return read_bytes(path, what, MAX_TEXT_BYTES).decode('utf-8')
+        return read_bytes(path, what, MAX_TEXT_BYTES).decode('utf-8-sig')
     except UnicodeDecodeError as error:
         raise ValueError(f'{what} {path} is not a text file') from error
 

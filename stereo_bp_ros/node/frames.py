@@ -337,6 +337,7 @@ class FrameProcessor:
         if not self._measures_inline and observer.is_due(observed):
             observer.offer(observed)
         if not self._measures_inline and not observer.look_is_due(observed):
+            observer.pass_by(observed)
             self._issues.replace('quality', self._quality)
             return
         issues = observer.examine(observed) if ready.issues is None else [

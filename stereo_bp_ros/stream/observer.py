@@ -212,6 +212,11 @@ class PairObserver:
             found += sequence.frozen.examine(pair.left, pair.right, round(1e9 * pair.time_s))
         return checks.believe(found, pair.config)
 
+    def pass_by(self, pair: Pair) -> None:
+        """Keep the images of a pair that is not examined; they must stay unchanged, too."""
+        if self.sequence is not None and self.sequence.camera == pair.camera:
+            self.sequence.frozen.pass_by(pair.left, pair.right)
+
     def correction(self, pair: Pair) -> RowCorrection | None:
         """What is to be undone in the right image by what is known already; None: nothing."""
         sequence = self.sequence

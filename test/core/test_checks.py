@@ -182,6 +182,25 @@ def test_a_camera_that_repeats_its_bytes_under_new_stamps_is_told_by_its_side() 
         assert f'both images repeat for {told} s' in both.text
 
 
+def test_of_pairs_that_are_looked_at_now_and_then_a_short_loop_is_no_standstill() -> None:
+    loop = [RANDOM.integers(0, 256, (24, 32), np.uint8) for _ in range(4)]
+
+    def told(pictures: list[np.ndarray]) -> list[bool]:
+        cameras, found = FrozenCameras(), []
+        for place, picture in enumerate(pictures):
+            if place % 4:
+                cameras.pass_by(*raw(picture, picture + 1))
+            else:
+                found.append(bool(cameras.examine(*raw(picture.copy(), picture + 1), place + 1)))
+        return found
+
+    assert told(loop * 5) == [False] * 5
+    assert told([loop[0]] * 20) == [False, *[True] * 4]
+    # Each picture twice, of which a look may meet the second one.
+    assert told([loop[0], *(RANDOM.integers(0, 256, (24, 32), np.uint8) for _ in range(2)),
+                 *2 * [loop[1]]]) == [False, False]
+
+
 # Both images together
 
 def test_exchanged_images_are_rejected_with_where_their_corners_lie() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file, without_node
 from stereo_bp_ros.errors import ConfigError
 
@@ -74,3 +75,13 @@ def test_a_node_is_told_of_a_file_that_sets_nothing_of_it(
     sentence = without_node(written(tmp_path, {name: {'levels': 3}}), '/stereo/stereo_bp')
     assert bool(sentence) != is_for
     assert is_for or f'for /{name.lstrip("/")}, and this node is /stereo/stereo_bp' in sentence
+
+
+@pytest.mark.parametrize(('text', 'value'), [
+    ('2e-2', 0.02), ('1E3', 1000.0), ('-.5e1', -5.0), ('2.5e0', 2.5), ('2.e+1', 20.0), ('20', 20),
+    ('e3', 'e3'), ("'2e-2'", '2e-2'), ('1_000', 1000)])
+def test_numbers_are_those_of_ros(text: str, value: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'own.yaml'
+    path.write_text(f'value: {text}\n')
+    found = read_yaml(path)['value']
+    assert (found, type(found)) == (value, type(value))

@@ -300,3 +300,21 @@ def test_the_folder_of_the_image_tells_the_cameras_of_kitti_or_a_warning_does(tm
     path.write_text(''.join(path.read_text().splitlines(True)[2:]))     # one pair of cameras
     assert Calibration.from_file(path).baseline_m == pytest.approx(0.6)
     assert 'four cameras' not in caplog.text
+
+
+@pytest.mark.parametrize('name', ['calib.txt', 'P_left.txt', 'left.yaml', 'stereo.yaml'])
+def test_a_byte_order_mark_changes_nothing(tmp_path, name):
+    texts = {'calib.txt': MIDDLEBURY, 'P_left.txt': LINES[0], 'P_right.txt': LINES[1],
+             'left.yaml': camera_info(LEFT_P), 'right.yaml': camera_info(RIGHT_P),
+             'stereo.yaml': yaml.safe_dump({'P1': rows(LEFT_P), 'P2': rows(RIGHT_P)})}
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text, 'utf-8-sig')
+    found = Calibration.from_file(tmp_path / name)
+    assert found.baseline_m == pytest.approx(0.12)
+
+
+def test_a_byte_order_mark_before_ndisp_is_none(tmp_path):
+    save(tmp_path / 'im0.png', np.zeros((4, 6), np.uint8))
+    save(tmp_path / 'im1.png', np.zeros((4, 6), np.uint8))
+    (tmp_path / 'calib.txt').write_text(f'ndisp=37\n{MIDDLEBURY}', 'utf-8-sig')
+    assert open_dataset(tmp_path)._entries[0].disparities == 37

@@ -215,6 +215,12 @@ def test_a_frozen_camera_is_told_with_the_next_look_and_published() -> None:
         assert ('under new stamps' in bench.texts('quality')) is bool(frozen)
         assert words in bench.texts('quality')
         assert bench.ledger.counts().published == 2
+    for is_loop in (True, False):
+        bench = Bench(config=CONFIG)
+        for number in range(9):         # looked at twice a second, at 8 Hz
+            process(bench, NOW + number * SECOND // 8,
+                    *(later if is_loop and number % 4 else first))
+        assert ('both images repeat' in bench.texts('quality')) is not is_loop
     bench = Bench(config=CONFIG.replace(ignored_checks='frozen_camera'))
     for number in range(3):
         process(bench, NOW + number * SECOND, *first)

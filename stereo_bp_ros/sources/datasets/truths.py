@@ -124,7 +124,7 @@ def read_ndisp(path: Path) -> int | None:
     if not path.is_file():
         return None
     for line in files.read_bytes(path, 'calibration', MAX_TEXT_BYTES).decode(
-            'utf-8', 'replace').splitlines():
+            'utf-8-sig', 'replace').splitlines():
         name, _, value = line.partition('=')
         if name.strip() == 'ndisp':
             if not re.fullmatch(r'[0-9]{1,5}', value.strip()):
