@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names, preset_purpose
 from stereo_bp_ros.config.mappings import parse_assignments, stamp_tolerance_s
 from stereo_bp_ros.config.matcher import default_preset
@@ -211,6 +212,12 @@ def add_topic_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--rectified', choices=('auto', 'yes', 'no'), default='auto',
                         help='whether the images of a bag are rectified; auto (default) measures '
                              'it where their camera_info describes a camera that distorts')
+    parser.add_argument('--calibration', type=pathlib.Path, metavar='FILE',
+                        help='calibration of the rectified images, as of `stereo_bp match`, in '
+                             'place of that beside them, or of camera_info in a bag')
+    parser.add_argument('--rectify', type=pathlib.Path, metavar='FILE',
+                        help='rectify raw images with D, K, R and P of a file, as `stereo_bp '
+                             'match`; replay sends them raw with this camera_info')
     parser.add_argument('--approximate-sync', type=real(0, 10), metavar='SECONDS',
                         help='pair images whose stamps differ by at most as much, as the node '
                              'with approximate_sync (default: as a parameter file says, else '
@@ -221,14 +228,27 @@ def chosen_topics(options: argparse.Namespace) -> StereoTopics:
     """Topics of a bag that the command line names, and how its pairs are found.
 
     :raises ConfigError: a parameter file says what a node would not take.
+    :raises ValueError: two options exclude each other.
     """
     tolerance_s, path = options.approximate_sync, getattr(options, 'params_file', None)
     if tolerance_s is None:
         tolerance_s = stamp_tolerance_s(load_parameter_file(path)) if path else 0.0
+    if options.calibration and options.rectify:
+        raise ValueError('--rectify has a calibration: leave --calibration out')
+    for name in ('left_info', 'right_info', 'rectified'):
+        if (options.calibration or options.rectify) and getattr(options, name) not in ('', 'auto'):
+            raise ValueError(f'--{name.replace("_", "-")} and --calibration or --rectify exclude '
+                             'each other: the file says it')
+    focal, baseline = (getattr(options, name, None) for name in ('focal', 'baseline'))
+    calibration, rectification = (str(path.absolute()) if path else '' for path in (
+        options.calibration, options.rectify))
     return StereoTopics(options.left_image, options.right_image, options.left_info,
                         options.right_info, options.truth_topic,
                         truth_tolerance_s=options.truth_tolerance, tolerance_s=tolerance_s,
-                        rectified=options.rectified, globs=chosen_globs(options))
+                        rectified=options.rectified, globs=chosen_globs(options),
+                        calibration=calibration, rectification=rectification,
+                        assumed=Calibration(focal, baseline, 0, 0, 0) if focal and baseline
+                        else None)
 
 
 def sync_parameters(options: argparse.Namespace) -> dict[str, Value]:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 import cv2
 
 from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.sources import bags
 from stereo_bp_ros.sources.bag_topics import is_bag
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from stereo_bp_ros.sources.datasets.entries import Pair
+from stereo_bp_ros.sources.given_calibration import SENT_RAW, GivenCalibration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +81,10 @@ def open_source(path: pathlib.Path, *, period_s: float = 0.1,
 
 def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
     with bags.StereoBag(path, named) as bag:
-        if not bag.topics.left_info:
+        if not bag.is_calibrated:
             raise StereoError(f'{path} has no message of camera_info, without which a node '
-                              'publishes nothing')
+                              'publishes nothing: give --calibration FILE, --focal and '
+                              '--baseline, or for raw images --rectify FILE')
         topics, pairs, warnings = bag.topics, bag.count, tuple(bag.warnings(played=True))
         image = bags.COMPRESSED_IMAGE if bag.compressed else bags.IMAGE
     suffix = '/compressed' if image == bags.COMPRESSED_IMAGE else ''
@@ -92,9 +95,8 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
                 name = topic + suffix if topic.endswith('image_rect') else topic
                 yield Event(name, time_ns, data)
 
-    types = {name + (suffix if name.endswith('image_rect') else ''):
-             image if name.endswith('image_rect') else bags.CAMERA_INFO
-             for name in topics.roles().values()}
+    types = {f'{side}/{name}': kind for side in SIDES for name, kind in (
+        (f'image_rect{suffix}', image), ('camera_info', bags.CAMERA_INFO))}
     return Source(path.name, types, pairs, events, warnings,
                   (topics.left_image, topics.right_image))
 
@@ -102,12 +104,21 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
 def _folder_source(path: pathlib.Path, period_s: float,
                    calibration: Calibration | None, topics: bags.StereoTopics) -> Source:
     dataset = open_dataset(path, topics.tolerance_s, topics.globs)
+    given = None
+    warnings = dataset.warnings
+    if topics.calibration or topics.rectification:
+        given = GivenCalibration(topics, dataset.first_image)
+    if topics.rectification:
+        warnings = (*warnings, f'{path}: {SENT_RAW.format(topics.rectification)}')
 
     def events() -> Iterator[Event]:
         for index, pair in enumerate(dataset):
-            known = pair.calibration or calibration
+            known: Calibration | Rectification | None = pair.calibration or calibration
+            if given:
+                known = given.camera(*pair.left.shape[1::-1])
             if known is None:
-                raise StereoError(f'{path} has no calibration: give focal length and baseline')
+                raise StereoError(f'{path} has no calibration: give --calibration FILE, or '
+                                  '--focal and --baseline')
             stamp_ns = stamp_of(pair, index, period_s)
             for side, pixels in (('left', pair.left), ('right', pair.right)):
                 height, width = pixels.shape[:2]
@@ -123,4 +134,4 @@ def _folder_source(path: pathlib.Path, period_s: float,
 
     types = {f'{side}/{name}': kind for side in SIDES
              for name, kind in (('camera_info', bags.CAMERA_INFO), ('image_rect', bags.IMAGE))}
-    return Source(path.name, types, len(dataset), events, dataset.warnings)
+    return Source(path.name, types, len(dataset), events, warnings)

@@ -19,6 +19,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import RawCamera, Rectification
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.images import files
 from stereo_bp_ros.sources.bag_topics import (
@@ -79,20 +80,23 @@ def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str)
     return STORE.serialize_cdr(message, IMAGE)
 
 
-def serialize_camera_info(stamp_ns: int, side: str, calibration: Calibration, width: int,
-                          height: int) -> memoryview:
-    """CDR bytes of the ``sensor_msgs/CameraInfo`` of one side of a rectified pair."""
-    cx = calibration.cx_left if side == 'left' else calibration.cx_right
-    focal = calibration.focal_px
-    offset = 0.0 if side == 'left' else -focal * calibration.baseline_m
+def serialize_camera_info(stamp_ns: int, side: str, cameras: Calibration | Rectification,
+                          width: int, height: int) -> memoryview:
+    """CDR bytes of the ``sensor_msgs/CameraInfo`` of one side of a rectified or raw pair."""
+    if isinstance(cameras, Rectification):
+        camera = cameras.camera(side)
+    else:
+        cx = cameras.cx_left if side == 'left' else cameras.cx_right
+        focal, cy = cameras.focal_px, cameras.cy
+        offset = 0.0 if side == 'left' else -focal * cameras.baseline_m
+        camera = RawCamera('plumb_bob', (0,) * 5, (focal, 0, cx, 0, focal, cy, 0, 0, 1),
+                           (0,) * 9, (focal, 0, cx, offset, 0, focal, cy, 0, 0, 0, 1, 0))
     roi = message_type('sensor_msgs/msg/RegionOfInterest')(
         x_offset=0, y_offset=0, height=0, width=0, do_rectify=False)
     message = message_type(CAMERA_INFO)(
         header=header(stamp_ns, FRAME_IDS[side]), height=height, width=width,
-        distortion_model='plumb_bob', d=np.zeros(5),
-        k=np.array([focal, 0, cx, 0, focal, calibration.cy, 0, 0, 1.0]),
-        r=np.eye(3).reshape(-1),
-        p=np.array([focal, 0, cx, offset, 0, focal, calibration.cy, 0, 0, 0, 1.0, 0]),
+        distortion_model=camera.model,
+        **{name: np.array(getattr(camera, name), float) for name in 'dkrp'},
         binning_x=0, binning_y=0, roi=roi)
     return STORE.serialize_cdr(message, CAMERA_INFO)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.sources.natural_order import natural_key
 
@@ -156,6 +157,9 @@ class StereoTopics:
     tolerance_s:       most seconds between the stamps of the images of a pair, also of a folder
                        of stamped images; 0 = they have to be equal.
     globs:             patterns of the files of a folder; None = a layout of ``datasets``.
+    calibration:       path of the calibration of rectified images, in place of theirs; '' = none.
+    rectification:     path of D, K, R and P, by which raw images are rectified; '' = none.
+    assumed:           calibration of the rectified images of a bag that has none.
     """
 
     left_image: str = ''
@@ -167,6 +171,9 @@ class StereoTopics:
     rectified: str = dataclasses.field(default='auto', kw_only=True)
     tolerance_s: float = dataclasses.field(default=0.0, kw_only=True)
     globs: Globs | None = dataclasses.field(default=None, kw_only=True)
+    calibration: str = dataclasses.field(default='', kw_only=True)
+    rectification: str = dataclasses.field(default='', kw_only=True)
+    assumed: Calibration | None = dataclasses.field(default=None, kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -180,7 +187,8 @@ class StereoTopics:
         named = {'--left': self.left_image, '--right': self.right_image,
                  '--left-info': self.left_info, '--right-info': self.right_info,
                  '--left-glob': globs.left, '--right-glob': globs.right,
-                 '--truth-glob': globs.truth,
+                 '--truth-glob': globs.truth, '--calibration': self.calibration,
+                 '--rectify': self.rectification,
                  '--truth-scale': f'{globs.truth_scale:.9g}' if globs.truth_scale else '',
                  '--approximate-sync': f'{self.tolerance_s:.9f}' if self.tolerance_s else ''}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
@@ -224,9 +232,10 @@ def find_stereo_topics(topics: Mapping[str, str], named: StereoTopics | None = N
     chosen = [_resolve(name, images, 'image', silent)
               for name in (named.left_image, named.right_image)]
     pair = _choose(images, topics, chosen[0], chosen[1], silent)
-    left, right = (_resolve(name, infos, 'camera_info', silent) or _info(
-        image, side, infos, silent) for name, image, side in (
-            (named.left_info, pair.left, 'left'), (named.right_info, pair.right, 'right')))
+    left, right = ('', '') if named.calibration or named.rectification else (
+        _resolve(name, infos, 'camera_info', silent) or _info(image, side, infos, silent)
+        for name, image, side in ((named.left_info, pair.left, 'left'),
+                                  (named.right_info, pair.right, 'right')))
     if not left or not right:
         left = right = ''
     elif left == right:

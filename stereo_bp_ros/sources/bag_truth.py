@@ -65,7 +65,8 @@ class BagTruth:
     """
 
     def __init__(self, path: pathlib.Path, topics: StereoTopics) -> None:
-        self._path, self._topic, self._left_info = path, topics.truth, topics.left_info
+        self._path, self._topic, self._of_camera = path, topics.truth, (
+            topics.left_info or topics.left_image)
         self._tolerance_ns = round(topics.truth_tolerance_s * 1e9)
         self._reader = Reader(path)
         self._connections = self._reader.of_topics(self._topic)
@@ -171,7 +172,7 @@ class BagTruth:
     @functools.cached_property
     def _transforms(self) -> Transforms | None:
         """From the frame of the cloud to that of the left camera; None: they are one."""
-        cloud, camera = self._frame(self._topic), self._frame(self._left_info)
+        cloud, camera = self._frame(self._topic), self._frame(self._of_camera)
         try:
             return Transforms(self._reader, cloud, camera) if cloud != camera else None
         except StereoError as error:

@@ -48,6 +48,7 @@ from stereo_bp_ros.sources.bag_topics import (
 )
 from stereo_bp_ros.sources.bag_truth import BagTruth, TruthEntry
 from stereo_bp_ros.sources.datasets.entries import Pair, Unread
+from stereo_bp_ros.sources.given_calibration import SENT_RAW, GivenCalibration
 
 __all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'STORE',
            'TRUTH_TOPIC', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
@@ -87,7 +88,9 @@ class StereoBag:
             spoken = {one.topic: one.msgtype for one in self._reader.connections if one.msgcount}
             silent = [one.topic for one in self._reader.connections if one.topic not in spoken]
             self.topics = find_stereo_topics(spoken, topics, silent)
-            self._uncalibrated = '' if self.topics.left_info else self._why_uncalibrated(silent)
+            self._given = GivenCalibration(self.topics)
+            self._uncalibrated = '' if self.topics.left_info or self._given else (
+                self._why_uncalibrated(silent))
         except StereoError as error:
             self._reader.close()
             raise StereoError(f'{self.path}: {error}') from error
@@ -163,6 +166,11 @@ class StereoBag:
         return not self._reader.is2
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether there is a calibration, of the bag or of the user."""
+        return bool(self.topics.left_info or self._given)
+
+    @property
     def is_sequence(self) -> bool:
         """Whether pairs have stamps: all of a bag have."""
         return True
@@ -189,6 +197,8 @@ class StereoBag:
         rectify, why = self._decision
         found = [why] if why else []
         found += filter(None, [self._uncalibrated])
+        if played and self.topics.rectification:
+            found.append(f'{self.path}: {SENT_RAW.format(self.topics.rectification)}')
         if why and played:
             found = [why.partition('. ')[0] + (
                 '. Have the node rectify it (rectify), or match the image_rect of image_proc'
@@ -222,9 +232,21 @@ class StereoBag:
         return [f'{self.path}: {text}' for text in finder.rejections()]
 
     def raw(self) -> Iterator[tuple[str, int, bytes]]:
-        """(node's relative topic, time of recording in ns, CDR bytes) in recorded order."""
+        """(node's relative topic, time of recording in ns, CDR bytes) in recorded order.
+
+        Where the user gives the calibration, a camera_info goes before each image.
+        """
         roles = self.topics.roles()
+        has_infos = bool(self.topics.left_info)
+        size: tuple[int, int] | None = None
         for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
+            if not has_infos:
+                if size is None:
+                    image = _raw_image(self._reader.decode(connection.msgtype, data))
+                    size = image.width, image.height
+                side = roles[connection.topic].partition('/')[0]
+                yield f'{side}/camera_info', time_ns, bytes(serialize_camera_info(
+                    self._reader.stamp(data), side, self._given.camera(*size), *size))
             if self.is_ros1:
                 data = bytes(STORE.serialize_cdr(
                     self._reader.decode(connection.msgtype, data), connection.msgtype))
@@ -322,6 +344,8 @@ class StereoBag:
                 calibration = Calibration.from_camera_info(known['left'], known['right'])
                 if self._rectifier.may_be_raw(known) and self._decision.rectify:
                     images = self._rectifier.rectified(images, known)
+            else:
+                images, calibration = self._given.of(images)
             if truth and self._truth:
                 left = images['left']
                 disparity = self._truth.read(truth, calibration, (left.height, left.width))

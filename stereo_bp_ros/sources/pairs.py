@@ -19,6 +19,7 @@ from stereo_bp_ros.images.stamps import sync_setting
 from stereo_bp_ros.sources.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from stereo_bp_ros.sources.datasets.entries import Pair, Unread
+from stereo_bp_ros.sources.given_calibration import GivenCalibration
 from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from stereo_bp_ros.system.bounded import resolved
 
@@ -258,8 +259,11 @@ def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | Non
             yield bag
     else:
         dataset = open_dataset(source, _tolerance_s(topics), globs)
-        yield _Numbered(dataset.names, dataset.__getitem__, dataset.is_sequence,
-                        dataset.warnings)
+        load: Callable[[int], Pair] = dataset.__getitem__
+        if topics and (topics.calibration or topics.rectification):
+            given = GivenCalibration(topics, dataset.first_image)
+            load = lambda place: given.applied(dataset[place])      # noqa: E731
+        yield _Numbered(dataset.names, load, dataset.is_sequence, dataset.warnings)
 
 
 def _tolerance_s(topics: StereoTopics | None) -> float:

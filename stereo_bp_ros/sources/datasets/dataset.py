@@ -72,6 +72,11 @@ class Dataset:
         return tuple(entry.name for entry in self._entries)
 
     @property
+    def first_image(self) -> Path:
+        """The left image of the first pair."""
+        return self._entries[0].left
+
+    @property
     def has_truth(self) -> bool:
         """Whether any pair has ground truth."""
         return any(entry.truth is not None for entry in self._entries)
