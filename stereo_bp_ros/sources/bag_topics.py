@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.sources.directions import DIRECTION, IN_A_RING, is_in_a_ring
 from stereo_bp_ros.sources.natural_order import natural_key
 
 IMAGE = 'sensor_msgs/msg/Image'
@@ -40,19 +41,14 @@ _NUMBERED = ('infra', 'fisheye', 'cam', 'camera', 'image')
 
 #: Left and right in the names of topics, in any case of letters. 'l' and 'r' stand alone or
 #: between '_'; 'left' also stands within a word.
-SIDES = (('left', 'right'), ('l', 'r'), *(
+SIDES = (('lcam', 'rcam'), ('left', 'right'), ('l', 'r'), *(
     (f'{word}{dash}{first}', f'{word}{dash}{first + 1}')
     for word in _NUMBERED for dash in ('', '_') for first in (0, 1)))
 
 #: Words for images that are made from those of the cameras.
 _DERIVED = ('depth', 'disparity', 'confidence', 'mask', 'segmentation', 'semantic', 'normals')
 
-#: Cameras of a ring around a vehicle look away from each other: CAM_FRONT has CAM_FRONT_LEFT and
-#: CAM_FRONT_RIGHT beside it, which are no stereo pair.
-_RING = re.compile(r'(front|back|rear)_?(?=left|right)', re.IGNORECASE)
-
 _ADVICE = 'name the one to use with --left and --right (launch: left_image:=, right_image:=)'
-_IN_A_RING = 'the cameras of a ring look away from each other, and are no stereo pair'
 _INFO_ADVICE = 'name it with --{side}-info (launch: {side}_info:=)'
 
 #: Suffixes of the files in a rosbag2 folder, each of which is a bag, too, and of one that was
@@ -266,10 +262,10 @@ def _choose(images: list[str], types: Mapping[str, str], left: str, right: str,
         cameras.setdefault(pair.camera, pair)
     best = [pair for pair in cameras.values() if is_rectified_name(pair.left)]
     best = best or list(cameras.values())
-    if len(best) == 1 and (left or right or best[0].unlikely != _IN_A_RING):
+    if len(best) == 1 and (left or right or best[0].unlikely != IN_A_RING):
         return best[0]
     if best:
-        what = 'several stereo pairs: ' if len(best) > 1 else f'{_IN_A_RING}: '
+        what = 'several stereo pairs: ' if len(best) > 1 else f'{IN_A_RING}: '
         raise StereoError(what + '; '.join(sorted(f'{pair.left} and {pair.right}'
                                                   for pair in best)) + f'; {_ADVICE}')
     of = f' of {left or right}' if left or right else ''
@@ -294,7 +290,9 @@ def _pairs(images: list[str], types: Mapping[str, str]) -> Iterator[_Pair]:
             if not found:
                 continue
             if not _is_derived(topic[words[-1].end():]):
-                yield _Pair(topic, found[0], topic[:words[-1].end()],
+                end = words[-1].end()
+                direction = DIRECTION.match(topic, end)
+                yield _Pair(topic, found[0], topic[:direction.end() if direction else end],
                             _why_unlikely(topic, words[-1], images))
             break
 
@@ -322,12 +320,7 @@ def _why_unlikely(topic: str, side: re.Match[str], images: list[str]) -> str:
     part = topic[topic.rfind('/', 0, side.start()) + 1:side.start()]
     if _is_derived(part):
         return 'derived'            # depth_left/image of simulators; a namespace says nothing
-    ring = _RING.search(topic, topic.rfind('/', 0, side.start()) + 1, side.end())
-    if ring:
-        middle = (topic[:ring.end()].rstrip('_') + topic[side.end():]).lower()
-        if any(image.lower() == middle for image in images):
-            return _IN_A_RING
-    return ''
+    return IN_A_RING if side[0].lower() == 'left' and is_in_a_ring(topic, images) else ''
 
 
 def _info(image: str, side: str, infos: list[str], silent: Collection[str]) -> str:

@@ -137,6 +137,29 @@ def test_a_ring_of_cameras_is_no_stereo_camera_unless_the_user_says_so():
         find_stereo_topics(beside(*front, *back))
 
 
+@pytest.mark.parametrize(('left', 'right', 'middle'), [
+    ('/left/image', '/right/image', '/front/image'),
+    ('/cam_left/image_raw', '/cam_right/image_raw', '/cam_front/image_raw'),
+    ('/ring_front_left/image', '/ring_front_right/image', '/ring_front_center/image'),
+    ('/SIDE_LEFT/image', '/SIDE_RIGHT/image', '/FRONT/image')])
+def test_cameras_that_look_to_the_left_and_to_the_right_are_no_pair(left, right, middle):
+    with pytest.raises(StereoError, match='ring look away from each other'):
+        find_stereo_topics(beside(left, right, middle))
+    assert find_stereo_topics(beside(left, right, middle), StereoTopics(left)).right_image == right
+
+
+def test_pairs_in_several_directions_are_listed():
+    every = ('front', 'back', 'left', 'right', 'top', 'bottom')
+    topics = beside(*(f'/{side}cam_{direction}/image' for side in 'lr' for direction in every))
+    with pytest.raises(StereoError, match='several stereo pairs') as caught:
+        find_stereo_topics(topics)
+    for direction in every:
+        assert f'/lcam_{direction}/image and /rcam_{direction}/image' in str(caught.value)
+    assert '/lcam_left/image and /lcam_right' not in str(caught.value)
+    front = beside('/lcam_front/image', '/rcam_front/image')
+    assert find_stereo_topics(front).right_image == '/rcam_front/image'
+
+
 @pytest.mark.parametrize('name', ['depth', 'confidence_map', 'disparity/image', 'mask',
                                   'image_raw/compressedDepth'])
 def test_images_that_are_made_from_those_of_the_cameras_are_no_pair(name):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from stereo_bp_ros.sources.bag_topics import Globs
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.evaluation.layouts import SIZE, build
 
@@ -329,6 +330,28 @@ def test_an_image_that_a_side_lacks_is_counted_in_every_layout(tmp_path):
     assert dataset.warnings[5] == '2 more folders lack images'
     assert ('1 of 3 left images have no partner, which is 3.png and 1 of 3 right images have no '
             'partner, which is 0.png') in dataset.warnings[0]
+
+
+@pytest.mark.parametrize('names', [
+    ['lcam_left', 'lcam_right', 'lcam_front'], ['front_left', 'front_right', 'front'],
+    ['left/1', 'right/1', 'front/1'], ['left', 'right', 'front'],
+    ['side_left', 'side_right'], ['rear_left', 'rear_right', 'rear_center']])
+def test_cameras_that_look_into_different_directions_are_no_pair(tmp_path, names):
+    build(tmp_path, {f'{name}.png': 1 for name in names})
+    with pytest.raises(ValueError, match=r'ring look away from each other.*--left-glob'):
+        open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(('left', 'right', 'is_told'), [
+    ('CAM_FRONT_LEFT', 'CAM_FRONT_RIGHT', True), ('image_lcam_left', 'image_lcam_right', True),
+    ('image_lcam_front', 'image_rcam_back', True), ('image_lcam_left', 'image_rcam_left', False),
+    ('image_lcam_front', 'image_rcam_front', False), ('cam0', 'cam1', False)])
+def test_of_named_files_the_directions_are_told(tmp_path, left, right, is_told):
+    build(tmp_path, {f'{name}/{number}.png': 1 for number in range(2) for name in {
+        left, right, 'CAM_FRONT', 'image_lcam_front', 'image_rcam_front', 'image_lcam_left'}})
+    dataset = open_dataset(tmp_path, globs=Globs(f'{left}/*.png', f'{right}/*.png'))
+    assert len(dataset) == 2
+    assert any('look away from each other' in text for text in dataset.warnings) is is_told
 
 
 def test_names_that_differ_but_for_their_numbers_are_pairs(tmp_path):

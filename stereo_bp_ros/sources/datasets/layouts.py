@@ -22,8 +22,16 @@ from stereo_bp_ros.sources.datasets.entries import (
     read_cityscapes,
     read_classes,
 )
-from stereo_bp_ros.sources.datasets.names import Images, in_order, pair_files, read_stamps, timed
+from stereo_bp_ros.sources.datasets.names import (
+    Images,
+    Paired,
+    in_order,
+    pair_files,
+    read_stamps,
+    timed,
+)
 from stereo_bp_ros.sources.datasets.truths import Scale
+from stereo_bp_ros.sources.directions import names_beside, why_apart
 
 #: Folders between the first folder of a pattern and its images: FlyingThings3D has
 #: TRAIN/A/0000/left, Driving 15mm_focallength/scene_forwards/fast/left.
@@ -166,6 +174,7 @@ def read(layout: Layout, folder: Path, tolerance_s: float = 0.0,
     top = base / layout.left.partition('/{deep}')[0]
     found = []
     pairs, warnings = pair_files(lefts, rights, tolerance_s)
+    _reject_rings(pairs)
     for (inner, name), left, right in pairs:
         fields = {'deep': inner, 'name': name, 'number': name.split('_')[0],
                   'folder': base.name, 'part': base.parent.name}
@@ -177,6 +186,24 @@ def read(layout: Layout, folder: Path, tolerance_s: float = 0.0,
             **_others(layout, base, fields, left, beside)))
     found = in_order(found)
     return timed(found) if layout.is_sequence else found, warnings
+
+
+def _reject_rings(pairs: list[Paired]) -> None:
+    """Reject cameras that look into different directions, by the names of their images, or of
+    the folders of the first pair.
+
+    :raises ValueError: those of a pair do.
+    """
+    beside: dict[Path, set[str] | None] = {}
+    for _, left, right in pairs:
+        if left.parent == right.parent and left.parent not in beside:
+            beside[left.parent] = names_beside(left, len(left.parts) - 1)
+        names = beside.get(left.parent)
+        if names is None and left != pairs[0][1]:
+            continue
+        if why := why_apart(left, right, names):
+            raise ValueError(
+                f'{left} and {right}: {why}; --left-glob and --right-glob name others')
 
 
 def _others(layout: Layout, base: Path, fields: dict[str, str], left: Path,

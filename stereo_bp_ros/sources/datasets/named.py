@@ -15,6 +15,7 @@ from stereo_bp_ros.sources.datasets import truths
 from stereo_bp_ros.sources.datasets.entries import Entry, defer, defer_calibration
 from stereo_bp_ros.sources.datasets.layouts import PAIR, read
 from stereo_bp_ros.sources.datasets.names import number_keys, pair_files, timed
+from stereo_bp_ros.sources.directions import why_apart
 from stereo_bp_ros.sources.natural_order import natural_key
 from stereo_bp_ros.system.bounded import resolved
 
@@ -103,6 +104,8 @@ def by_globs(folder: Path, globs: Globs, tolerance_s: float = 0.0
                     ] * (len(lefts) > 1)
         found = [(key, path, right) for (key, path), right in zip(
             images[0].items(), rights, strict=True)]
+    if why := why_apart(found[0][1], found[0][2]):
+        warnings.append(f'{found[0][1]} and {found[0][2]}: {why}')
     names = [left.stem for _, left, _ in found]
     if len(set(names)) < len(names):
         names = [left.relative_to(folder).with_suffix('').as_posix() for _, left, _ in found]
