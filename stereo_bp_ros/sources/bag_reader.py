@@ -242,7 +242,8 @@ class Reader:
             return [self._path]
         told = self._path / 'metadata.yaml'
         if told.is_file() and _has_content(told):
-            named = [self._named(name) for name in _names(told)]
+            # People edit the list: a file that is there twice is one.
+            named = list(dict.fromkeys(self._named(name) for name in _names(told)))
             recordings = {part_of(file).recording for file in named}
             lost = [file.name for file in sorted(self._path.iterdir())
                     if is_storage(file) and file not in named and part_of(file).number >= 0

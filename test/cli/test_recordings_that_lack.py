@@ -110,7 +110,7 @@ def read(path: pathlib.Path) -> tuple[list[int], list[str]]:
 @pytest.mark.parametrize('kind', ['mcap', 'sqlite3'])
 def test_files_are_read_in_the_order_of_their_messages(tmp_path, kind):
     names = [f'drive_{number}.{"mcap" if kind == "mcap" else "db3"}' for number in range(3)]
-    path = split(tmp_path / 'drive', names, [names[2], names[0], names[1]], kind)
+    path = split(tmp_path / 'drive', names, [names[2], *names, names[1]], kind)
     numbers, (warning,) = read(path)
     assert numbers == list(range(9))
     assert 'not in the order of their messages' in warning

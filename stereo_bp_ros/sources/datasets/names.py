@@ -58,7 +58,9 @@ def pair_files(lefts: Images, rights: Images, tolerance_s: float = 0.0
 
     :raises ValueError: there is no pair, or the tolerance tells none.
     """
-    if lefts.keys() != rights.keys() and not any(scene for scene, _ in (*lefts, *rights)):
+    if lefts.keys() == rights.keys():
+        return [(key, path, rights[key]) for key, path in lefts.items()], []
+    if not any(scene for scene, _ in (*lefts, *rights)):
         stamps = [stamps_of([path.stem for path in side.values()]) for side in (lefts, rights)]
         if stamps[0] and stamps[1]:
             return _of_stamps(lefts, rights, stamps[0], stamps[1], tolerance_s)
