@@ -73,10 +73,12 @@ class IssueCode(str, enum.Enum):
         'swapped cameras', ERROR, 'the baseline is above 0: the calibrations are not exchanged')
     VERTICAL_PAIR = (
         'vertical pair', ERROR, 'the cameras are beside each other, not above each other')
-    BASELINE = 'baseline', WARN, 'the baseline is 5 mm to 10 m'
+    BASELINE = 'baseline', WARN, 'the baseline is 5 mm to 2 m'
     PRINCIPAL_POINT = (
         'principal point', WARN, 'the principal point lies in the middle of the image, from 0.3 '
         'to 0.7 of its width and height')
+    FIELD_OF_VIEW = (
+        'field of view', WARN, 'the focal length is 0.2 to 5 times the width of the image')
     PROJECTIONS = (
         'rows of the calibration', WARN,
         'both cameras have one focal length and one row of the principal point')

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,35 @@ ZERO_BASELINE = 1e-9
 MIN_DISPARITY = 2.0**-30
 
 
+class Intrinsics(NamedTuple):
+    """Numbers of a matrix, and the image that they should describe; pixels.
+
+    name: 'K' or 'P' of a camera.
+    width, height: of the full image: not binned, and without a region of interest.
+    """
+
+    name: str
+    focal: float
+    cx: float
+    cy: float
+    width: int
+    height: int
+
+    @classmethod
+    def of_matrix(cls, name: str, side: str, matrix: Sequence[float], size: tuple[int, int]
+                  ) -> Intrinsics:
+        """Of K or P, row by row."""
+        columns = len(matrix) // 3
+        return cls(f'{name} of the {side} camera', float(matrix[0]), float(matrix[2]),
+                   float(matrix[columns + 2]), *size)
+
+    @classmethod
+    def of_info(cls, name: str, side: str, info: Any) -> Intrinsics:
+        """Of K or P of a ``sensor_msgs/CameraInfo``."""
+        return cls.of_matrix(name, side, getattr(info, name.lower()),
+                             (int(info.width), int(info.height)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Calibration:
     """Intrinsics of a rectified pair at the resolution of its images.
@@ -48,6 +77,7 @@ class Calibration:
                 are binned differently, and only ``points`` depend on it.
     width, height: size of the images that it describes, pixels; 0 = not known.
     projections: P of the left and right camera, 12 numbers each; None: not known.
+    intrinsics: what it was made of, where that describes other images than these.
 
     :raises InputError: a number is not finite, focal length or baseline is not positive, or
         float32, which messages have, does not hold a number or what is computed with it; or the
@@ -65,9 +95,11 @@ class Calibration:
     height: int = dataclasses.field(default=0, compare=False)
     projections: tuple[Sequence[float], Sequence[float]] | None = dataclasses.field(
         default=None, compare=False, repr=False)
+    intrinsics: tuple[Intrinsics, ...] = dataclasses.field(
+        default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
+        for field in (one for one in dataclasses.fields(self) if one.init):
             if field.name == 'projections':
                 self._check_projections()
                 continue
@@ -138,8 +170,10 @@ class Calibration:
 
         :raises InputError: as ``from_projections``.
         """
-        return cls.from_projections(projection('left', left), projection('right', right),
-                                    image_size(left))
+        found = cls.from_projections(projection('left', left), projection('right', right),
+                                     image_size(left))
+        object.__setattr__(found, 'intrinsics', (Intrinsics.of_info('P', 'left', left),))
+        return found
 
     @property
     def Q(self) -> np.ndarray:  # noqa: N802  (OpenCV's name)

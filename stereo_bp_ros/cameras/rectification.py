@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from stereo_bp_ros.cameras.calibration import (
     Calibration,
+    Intrinsics,
     check_camera_info,
     image_size,
     in_image_pixels,
@@ -163,6 +164,7 @@ class Rectification:
     rectified_width, rectified_height: of the rectified images, pixels; 0 = as the raw ones. The
                    first two rows of P are scaled by their ratio to the raw images, as binning
                    does.
+    intrinsics:    as of ``Calibration``; () = K, of the raw images.
 
     :raises InputError: bad calibration, zero baseline or swapped cameras; bad size; too large.
     """
@@ -173,6 +175,8 @@ class Rectification:
     height: int
     rectified_width: int = 0
     rectified_height: int = 0
+    intrinsics: tuple[Intrinsics, ...] = dataclasses.field(
+        default=(), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ('width', 'height'):
@@ -208,9 +212,14 @@ class Rectification:
             raise InputError(IssueCode.SIZE_MISMATCH, 'camera_info describes images of '
                              '{} x {} and {} x {}'.format(*size, *image_size(right)),
                              'both images of a pair must have one size')
-        return cls(RawCamera.from_camera_info('left', left),
-                   RawCamera.from_camera_info('right', right), *size, rectified_width,
-                   rectified_height)
+        found = cls(RawCamera.from_camera_info('left', left),
+                    RawCamera.from_camera_info('right', right), *size, rectified_width,
+                    rectified_height)
+        described = (('P', 'left', left), ('K', 'left', left), ('K', 'right', right))
+        object.__setattr__(found, 'intrinsics', tuple(
+            Intrinsics.of_info(*one) for one in described))
+        found.__dict__.pop('calibration', None)     # was made without them
+        return found
 
     @classmethod
     def from_file(cls, path: PathLike, size: tuple[int, int] = (0, 0),
@@ -247,9 +256,13 @@ class Rectification:
     @functools.cached_property
     def calibration(self) -> Calibration:
         """That of the rectified images."""
-        return Calibration.from_projections(
+        found = Calibration.from_projections(
             self.projection('left'), self.projection('right'),
             (self.rectified_width, self.rectified_height))
+        object.__setattr__(found, 'intrinsics', self.intrinsics or tuple(
+            Intrinsics.of_matrix('K', side, self.camera(side).k, (self.width, self.height))
+            for side in SIDES))
+        return found
 
     def maps(self, side: str, warp: npt.ArrayLike = IDENTITY) -> Maps:
         """Where the pixels of the rectified image of a side lie in its raw image.

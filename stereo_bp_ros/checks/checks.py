@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stereo_bp_ros.cameras.calibration import Calibration, image_size
+from stereo_bp_ros.cameras.calibration import Calibration, Intrinsics, image_size
 from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
@@ -45,10 +45,16 @@ def believe(issues: Iterable[Issue], config: MatcherConfig) -> list[Issue]:
 # Calibration
 
 #: Metres between the cameras of a pair that somebody has built.
-MIN_BASELINE, MAX_BASELINE = 0.005, 10.0
+MIN_BASELINE, MAX_BASELINE = 0.005, 2.0
 
 #: Where a principal point lies in the image, as a part of its width or height.
 CENTRAL_RANGE = (0.3, 0.7)
+
+#: Focal lengths of lenses, in widths of the image: fields of view of 136 and 11 degrees.
+MIN_FOCAL, MAX_FOCAL = 0.2, 5.0
+
+#: Difference of two ratios of sizes that may be one, as a part of one.
+RATIO_TOLERANCE = 0.1
 
 #: Difference of two focal lengths, as a part of one; rows by which principal points may differ;
 #: and how much of a baseline may be vertical: a row at 100 pixels of disparity.
@@ -65,22 +71,55 @@ def check_baseline(calibration: Calibration) -> list[Issue]:
     if MIN_BASELINE <= baseline * focal <= MAX_BASELINE:
         text += (f'. If {baseline * focal:g} m is right, P[3] is -baseline; it must be -focal '
                  'length x baseline')
-    elif MIN_BASELINE <= baseline / 1000 <= MAX_BASELINE:
-        text += (f'. If {baseline / 1000:g} m is right, P[3] is in millimetres; it must be in '
-                 'pixels x metres')
+    elif meant := [f'if {baseline / unit:g} m is right, P[3] is in {name}'
+                   for unit, name in ((1000, 'millimetres'), (100, 'centimetres'))
+                   if MIN_BASELINE <= baseline / unit <= MAX_BASELINE]:
+        text += f'. I{", ".join(meant)[1:]}; it must be in pixels x metres'
     return [IssueCode.BASELINE.issue(text)]
 
 
-def check_principal_point(calibration: Calibration, width: int, height: int) -> list[Issue]:
-    """The principal point of a calibration fits an image of a size, pixels."""
-    if calibration.width or not (calibration.cx_left or calibration.cy):
-        return []           # the size is known, and compared, or there is no principal point
-    for name, value, side in (('cx', calibration.cx_left, width), ('cy', calibration.cy, height)):
-        if not CENTRAL_RANGE[0] * side <= value <= CENTRAL_RANGE[1] * side:
-            return [IssueCode.PRINCIPAL_POINT.issue(
-                f'{name} of the left camera is {value:g} in images of {width} x {height}: the '
-                'calibration is probably of images of another size, and depth in another scale')]
+def check_intrinsics(calibration: Calibration, width: int, height: int) -> list[Issue]:
+    """What a calibration was made of fits images of a size, pixels.
+
+    That it names their size proves nothing: drivers fill that in, and leave K and P as they are.
+    """
+    own = calibration.projections
+    described = list(calibration.intrinsics)
+    if not any(one.name.startswith('P') for one in described) and (
+            own or calibration.cx_left or calibration.cy):
+        described.insert(0, Intrinsics('P of the left camera', calibration.focal_px,
+                                       calibration.cx_left, calibration.cy, width, height))
+    for one in described:
+        found = _misfit(one) if one.width and one.height else []
+        if found:
+            return found
     return []
+
+
+def _misfit(one: Intrinsics) -> list[Issue]:
+    """Why numbers of a matrix are hardly those of an image; one cause at most."""
+    low, high = CENTRAL_RANGE
+    image = f'images of {one.width} x {one.height}'
+    ratios = 2 * one.cx / one.width, 2 * one.cy / one.height
+    for name, value, ratio in zip(('cx', 'cy'), (one.cx, one.cy), ratios, strict=True):
+        if 2 * low <= ratio <= 2 * high:
+            continue
+        text = f'{name} in {one.name} is {value:g} in {image}: '
+        mean = sum(ratios) / 2
+        if mean > 0 and abs(ratios[0] - ratios[1]) <= RATIO_TOLERANCE * mean:
+            text += (f'it is probably of images of about {one.width * mean:.0f} x '
+                     f'{one.height * mean:.0f}, and depth {mean:.2g} times what it should be')
+        else:
+            text += ('it is probably of images of another size, and depth in another scale; or '
+                     'of images that were cropped later, and points lie beside where they are')
+        return [IssueCode.PRINCIPAL_POINT.issue(text)]
+    if MIN_FOCAL <= one.focal / one.width <= MAX_FOCAL:
+        return []
+    degrees = 2 * math.degrees(math.atan(one.width / (2 * one.focal)))
+    return [IssueCode.FIELD_OF_VIEW.issue(
+        f'the focal length in {one.name} is {one.focal:g} pixels in {image}, a field of view of '
+        f'{degrees:.2g} degrees: it is probably of images of another size, or not in pixels, and '
+        'depth in another scale')]
 
 
 def check_calibration_size(calibration: Calibration, width: int, height: int) -> None:
@@ -376,7 +415,7 @@ def examine_calibration(calibration: Calibration | None, width: int, height: int
         return []
     check_calibration_size(calibration, width, height)
     return [*check_projections(calibration), *check_baseline(calibration),
-            *check_principal_point(calibration, width, height)]
+            *check_intrinsics(calibration, width, height)]
 
 
 # Truth

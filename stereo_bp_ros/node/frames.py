@@ -318,8 +318,8 @@ class FrameProcessor:
                 new is not old for new, old in zip(source, self._calibrated_from, strict=True)):
             self._calibrated_from = ()      # in case what follows is rejected
             calibration, rectification = calibrate(*source)
-            self._calibrated = _Calibrated(calibration, rectification, [
-                *checks.check_projections(calibration), *checks.check_baseline(calibration)])
+            self._calibrated = _Calibrated(calibration, rectification, checks.examine_calibration(
+                calibration, calibration.width, calibration.height))
             self._calibrated_from = source
         return self._calibrated
 

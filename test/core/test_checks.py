@@ -18,6 +18,7 @@ from stereo_bp_ros import (
     IssueLevel,
     MatcherConfig,
     RawImage,
+    Rectification,
     StereoMatcher,
     examine_pair,
 )
@@ -26,7 +27,9 @@ from stereo_bp_ros.checks.checks import FrozenCameras
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import ignored_codes
 from stereo_bp_ros.images.raw_images import ENCODINGS
+from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
+from test.raw_cameras import camera_info
 from test.slanted_plane import SlantedPlane
 
 RANDOM = np.random.default_rng(0)
@@ -65,6 +68,7 @@ def test_the_page_lists_every_code_with_its_level_and_what_has_to_hold(
 @pytest.mark.parametrize(('code', 'numbers'), [
     (IssueCode.BASELINE, f'{1000 * checks.MIN_BASELINE:g} mm to {checks.MAX_BASELINE:g} m'),
     (IssueCode.PRINCIPAL_POINT, 'from {:g} to {:g} of'.format(*checks.CENTRAL_RANGE)),
+    (IssueCode.FIELD_OF_VIEW, f'{checks.MIN_FOCAL:g} to {checks.MAX_FOCAL:g} times'),
     (IssueCode.EXPOSURE, f'{100 * checks.MIN_SHARE:g} %'),
     (IssueCode.VERTICAL_OFFSET, f'{checks.MAX_VERTICAL_OFFSET:g} px'),
     (IssueCode.TRUTH, f'{100 * checks.TRUTH_TOLERANCE:g} %'),
@@ -244,8 +248,9 @@ def test_rows_that_miss_each_other_are_told_with_how_far() -> None:
 # Calibration
 
 @pytest.mark.parametrize(('baseline', 'hint'), [
-    (0.005, None), (10.0, None), (0.0004, 'If 0.12 m is right, P[3] is -baseline'),
-    (120.0, 'If 0.12 m is right, P[3] is in millimetres'), (20.0, 'another unit')])
+    (0.005, None), (2.0, None), (0.0004, 'If 0.12 m is right, P[3] is -baseline'),
+    (120.0, 'If 0.12 m is right, P[3] is in millimetres'),
+    (6.0, 'if 0.06 m is right, P[3] is in centimetres'), (3000.0, 'another unit')])
 def test_baselines_that_nobody_builds_are_told_with_what_may_be_meant(
         baseline: float, hint: str | None) -> None:
     found = checks.check_baseline(Calibration(300.0, baseline, 160.0, 160.0, 120.0))
@@ -266,11 +271,50 @@ def test_a_calibration_of_another_size_is_rejected_by_check_and_by_matcher() -> 
             assert caught.value.code is IssueCode.CAMERA_INFO_SIZE
 
 
-def test_a_principal_point_far_from_the_middle_is_told_where_the_size_is_not_known() -> None:
+@pytest.mark.parametrize('size', [(0, 0), (320, 240)])
+def test_a_calibration_of_another_resolution_is_told_whatever_size_it_names(size: tuple[int, int]
+                                                                           ) -> None:
     for factor, told in ((0.5, True), (1.0, False), (2.0, True)):
-        scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor)
+        scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor,
+                             width=size[0], height=size[1])
         found = examine_pair(*raw(*plane()), CONFIG, scaled)
         assert codes(found) == [IssueCode.PRINCIPAL_POINT] * told
+        meant = (f'images of about {320 * factor:.0f} x {240 * factor:.0f}, and depth '
+                 f'{factor:g} times what it should be')
+        assert [meant in one.text for one in found] == [True] * told
+    cropped, = examine_pair(*raw(*plane()), CONFIG, Calibration(300, 0.2, 160, 160, 12))
+    assert 'cy in P of the left camera is 12 in images of 320 x 240' in cropped.text
+    assert 'images that were cropped later' in cropped.text
+
+
+@pytest.mark.parametrize(('focal', 'told'), [
+    (0.9, True), (63.0, True), (65.0, False), (1590.0, False), (1800.0, True)])
+def test_a_field_of_view_that_no_lens_has_is_told(focal: float, told: bool) -> None:
+    found = checks.check_intrinsics(Calibration(focal, 0.2, 160, 160, 120), 320, 240)
+    assert codes(found) == [IssueCode.FIELD_OF_VIEW] * told
+
+
+def test_k_of_another_resolution_is_told_where_raw_images_are_rectified() -> None:
+    for factor, told in ((1, False), (2, True)):
+        infos = [camera_info(side) for side in SIDES]
+        for info in infos:
+            for place in (0, 2, 4, 5):
+                info.k[place] *= factor
+        rectification = Rectification.from_camera_info(*infos)
+        found = checks.examine_calibration(rectification.calibration, rectification.width,
+                                           rectification.height)
+        assert codes(found) == [IssueCode.PRINCIPAL_POINT] * told
+        assert ['cx in K of the left camera' in one.text for one in found] == [True] * told
+
+
+def test_a_region_of_interest_is_a_crop_that_the_camera_knows_of() -> None:
+    infos = [camera_info(side) for side in SIDES]
+    for info in infos:
+        info.roi.y_offset = info.height // 2
+        info.roi.width, info.roi.height = info.width, info.height - info.height // 2
+    for calibration in (Calibration.from_camera_info(*infos),
+                        Rectification.from_camera_info(*infos).calibration):
+        assert checks.check_intrinsics(calibration, calibration.width, calibration.height) == []
 
 
 # Truth
