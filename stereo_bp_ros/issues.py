@@ -60,6 +60,9 @@ class IssueCode(str, enum.Enum):
     BITS = (
         'bits in 16', WARN,
         'the values of 16-bit images reach a grey value of 128 once mono16_scale is applied')
+    PIXEL_BYTES = (
+        'pixel bytes', WARN,
+        'neighbouring pixels resemble each other most as encoding, step and byte order say')
     FROZEN = 'frozen camera', WARN, 'an image has other bytes than the one before it'
 
     # Calibration

@@ -30,7 +30,8 @@ ENOUGH_AGAIN = 1.2
 LOOKS = 3
 
 #: Issues of images that explain whatever their disparities show.
-CAUSES = {IssueCode.IDENTICAL, IssueCode.EXPOSURE, IssueCode.BITS}
+CAUSES = {IssueCode.IDENTICAL, IssueCode.EXPOSURE, IssueCode.BITS,
+          IssueCode.PIXEL_BYTES}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Maps, Rectification
 from stereo_bp_ros.cameras.row_correction import RowCorrection, undo_rows
 from stereo_bp_ros.cameras.row_estimator import CONTRADICTION, NO_TEXTURE, RowEstimator, RowState
-from stereo_bp_ros.checks import checks, frame_checks
+from stereo_bp_ros.checks import byte_checks, checks, frame_checks
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
@@ -124,6 +124,7 @@ class Sequence:
         self.exchanged: list[Issue] = []
         self.exchanged_pairs = 0
         self.was_right = False
+        self.of_bytes: list[Issue] = []
         self.of_rows: list[Issue] = []
         self.of_yaw: list[Issue] = []
         self.frames = frame_checks.FrameChecks()
@@ -141,7 +142,7 @@ class Sequence:
     @property
     def issues(self) -> list[Issue]:
         """What was doubtful when it was measured last."""
-        return [*self.of_rows, *self.of_yaw]
+        return [*self.of_bytes, *self.of_rows, *self.of_yaw]
 
     @property
     def rejections(self) -> list[Issue]:
@@ -253,7 +254,8 @@ class PairObserver:
             sequence.quality = frame_checks.frame_quality(frame, pair.config, pair.calibration)
             sequence.of_frames = checks.believe(sequence.frames.update(
                 sequence.quality, min_valid_fraction,
-                is_explained=any(one.code in frame_checks.CAUSES for one in issues)), pair.config)
+                is_explained=any(one.code in frame_checks.CAUSES
+                                 for one in (*issues, *sequence.of_bytes))), pair.config)
         return sequence.of_frames
 
     # In another thread than frames
@@ -363,6 +365,11 @@ class PairObserver:
         is_of_one_moment = pair.apart_s <= MAX_APART_S
         asks_for_rows = bool(self.max_vertical_offset) or config.row_correction != 'off'
         points = np.zeros((0, 3))
+        sequence.of_bytes = checks.believe(
+            byte_checks.check_bytes(pair.left, pair.right), config)
+        if sequence.of_bytes:           # what such images show is no cause of its own
+            sequence.exchanged, sequence.exchanged_pairs, sequence.of_rows = [], 0, []
+            return
         if asks_for_rows and is_of_one_moment:
             points = row_points(left, right, config.min_disparity, config.max_disparity)
         is_sure = len(points) >= SURE_POINTS

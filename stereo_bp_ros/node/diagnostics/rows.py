@@ -9,7 +9,7 @@ from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.stream.observer import PairObserver
 
 #: What is wrong with a pair over time.
-OVER_TIME = IssueCode.VERTICAL_OFFSET, IssueCode.RECTIFIED, IssueCode.YAW
+OVER_TIME = IssueCode.PIXEL_BYTES, IssueCode.VERTICAL_OFFSET, IssueCode.RECTIFIED, IssueCode.YAW
 
 
 def hold_issues(log: IssueLog, observer: PairObserver) -> None:
