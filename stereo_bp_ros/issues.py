@@ -108,6 +108,9 @@ class IssueCode(str, enum.Enum):
     PILED_UP = (
         'largest disparity', WARN,
         'at most 0.5 % of the valid pixels have the largest disparity that is searched')
+    TRUTH_VALUES = (
+        'truth values', WARN,
+        'the right image, warped by the truth, is the left one, and by nothing else far more so')
     TRUTH = (
         'truth beyond the range', WARN,
         'at most 0.5 % of the true disparities lie beyond the searched range')

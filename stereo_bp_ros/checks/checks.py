@@ -416,33 +416,3 @@ def examine_calibration(calibration: Calibration | None, width: int, height: int
     check_calibration_size(calibration, width, height)
     return [*check_projections(calibration), *check_baseline(calibration),
             *check_intrinsics(calibration, width, height)]
-
-
-# Truth
-
-def check_truth(truth: np.ndarray, config: MatcherConfig) -> list[Issue]:
-    """The searched range holds the truth.
-
-    :param truth: float32 H x W, disparities between the images as they are, pixels; not finite
-        where unknown.
-    """
-    known = truth[np.isfinite(truth)]
-    if not known.size:
-        return []
-    low, high = config.min_disparity - 0.5, config.max_disparity + 0.5
-    beyond = np.count_nonzero((known < low) | (known > high)) / known.size
-    if beyond <= TRUTH_TOLERANCE:
-        return []
-    first = min(config.min_disparity, math.floor(float(known.min())))
-    count = max(config.max_disparity, math.ceil(float(known.max()))) - first + 1
-    settings = f'disparity_range={count}'
-    if first < config.min_disparity:
-        settings = f'min_disparity={first} and {settings}'
-    return [IssueCode.TRUTH.issue(
-        f'{100 * beyond:.1f} % of the true disparities lie beyond the searched range of '
-        f'{config.min_disparity} to {config.max_disparity} px: they count as errors. {settings} '
-        'holds all (evaluate: --range-from-truth)', beyond)]
-
-
-#: Part of a truth that may lie beyond the range: errors of its own.
-TRUTH_TOLERANCE = 0.005

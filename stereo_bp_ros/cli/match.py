@@ -29,7 +29,7 @@ import numpy as np
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification, remapped
-from stereo_bp_ros.checks import checks
+from stereo_bp_ros.checks import checks, truth_checks
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
@@ -136,7 +136,9 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
             times_ms.append((time.perf_counter() - start) * 1e3)
         issues = stream.issues
         if truth is not None:
-            issues = issues + checks.believe(checks.check_truth(truth, search), config)
+            issues = issues + checks.believe(truth_checks.examine_truth(
+                RawImage.from_array(left), RawImage.from_array(right), truth, search, issues,
+                levels or files.KITTI_SCALE), config)
         for issue in issues:
             _log.warning('%s', issue)
         shown = sink and stream.match(outputs=(

@@ -13,13 +13,14 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
-from stereo_bp_ros.checks import checks
+from stereo_bp_ros.checks import checks, truth_checks
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, Result
+from stereo_bp_ros.evaluation.runs import COMPARED_TRUTHS
 from stereo_bp_ros.evaluation.showing import Showing, View
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images.stamps import header_stamp
@@ -179,6 +180,7 @@ class _Examiner:
         self._config = MatcherConfig.from_mapping(
             {**settings, 'rectify': False, 'rectified_width': 0, 'rectified_height': 0})
         self._observer = PairObserver()
+        self._compared = 0
 
     def issues(self, pair: Pair, answer: Answer) -> list[Issue]:
         """Of one pair after another."""
@@ -192,6 +194,10 @@ class _Examiner:
             found += self._observer.observe(observed).issues
         except InputError as error:         # the node has not seen it that way: it has answered
             return [error.code.issue(str(error))]
+        if pair.truth is not None and self._compared < COMPARED_TRUTHS:
+            self._compared += 1
+            found += checks.believe(truth_checks.examine_truth(
+                left, right, pair.truth, config, found), config)
         if answer.disparity.shape == (left.height, left.width):
             found += self._observer.judge(observed, DisparityFrame(
                 answer.disparity, None, None, answer.min_disparity, answer.max_disparity,

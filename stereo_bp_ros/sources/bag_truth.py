@@ -213,6 +213,11 @@ class BagTruth:
         if self._kind == DISPARITY_IMAGE:
             values = np.asarray(_pixels(message.image), np.float32)
             known = np.isfinite(values) & (values >= np.float32(message.min_disparity))
+            below = values[np.isfinite(values) & (values < np.float32(message.min_disparity))]
+            # Invalid pixels have one value. Others are disparities, whatever min_disparity says:
+            # of the other sign, with a min_disparity of 0.
+            if below.size > values.size // 2 and below.max() - below.min() > 1:
+                known |= np.isfinite(values)
             # stereo_msgs has disparities of the principal points: Z = f T / d.
             shift = calibration.shift if calibration else 0.0
             return np.where(known, values + np.float32(shift), np.float32(np.nan))

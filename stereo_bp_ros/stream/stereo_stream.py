@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from stereo_bp_ros.cameras.calibration import Calibration, calibration_of
 from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.checks import checks
 from stereo_bp_ros.config.arguments import choice_of, seconds_of
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
-from stereo_bp_ros.errors import InputError
+from stereo_bp_ros.errors import InputError, shown
 from stereo_bp_ros.frame.disparity_frame import DisparityFrame
 from stereo_bp_ros.images import device_arrays
-from stereo_bp_ros.images.raw_images import check_pair, image_of
+from stereo_bp_ros.images.raw_images import RawImage, check_pair, image_of
 from stereo_bp_ros.issues import Issue, IssueCode
 from stereo_bp_ros.matcher.stereo_matcher import Image, StereoMatcher, config_of
 from stereo_bp_ros.system.atomic_files import PathLike
@@ -200,16 +202,20 @@ class StereoStream:
 
 
 def examine_pair(left: Image, right: Image, config: MatcherConfig | str,
-                 calibration: Calibration | PathLike | None = None) -> list[Issue]:
+                 calibration: Calibration | PathLike | None = None,
+                 truth: np.ndarray | None = None) -> list[Issue]:
     """All checks of one rectified pair by itself, as ``StereoStream`` makes them; some 100 ms for
     1242 x 375.
 
     :param left, right: RawImage, or arrays as ``StereoMatcher.compute`` takes them.
     :param config: or the name of a preset: which range is searched, which checks are ignored, and
         whether rows are corrected.
+    :param truth: float32 H x W, true disparities of the left image, pixels; not finite where
+        unknown.
     :returns: what is doubtful; empty when all is well.
     :raises InputError: the pair is rejected; no result could be right.
     """
+    from stereo_bp_ros.checks import truth_checks
     from stereo_bp_ros.stream.observer import Pair, PairObserver
     left, right = image_of('left', left), image_of('right', right)
     config = config_of(config, (left.width, left.height), {})
@@ -217,4 +223,22 @@ def examine_pair(left: Image, right: Image, config: MatcherConfig | str,
     check_pair(left, right, config.max_image_width, config.max_image_height)
     found = checks.examine_calibration(calibration, left.width, left.height)
     seen = PairObserver().observe(Pair(left, right, config, calibration))
+    if truth is not None:
+        found += truth_checks.examine_truth(
+            left, right, _truth_of(truth, left), config, seen.issues)
     return checks.believe(found, config) + seen.issues
+
+
+def _truth_of(truth: np.ndarray, left: RawImage) -> np.ndarray:
+    """float32 H x W.
+
+    :raises InputError: bad array.
+    """
+    try:
+        found = np.asarray(truth, np.float32)
+    except (TypeError, ValueError):
+        found = np.empty((), np.float32)
+    if found.shape != (left.height, left.width):
+        raise InputError(IssueCode.BAD_ARRAY, f'truth is {shown(truth)}',
+                         f'it must be float32 {left.height} x {left.width}, as the images')
+    return found

@@ -22,7 +22,7 @@ from stereo_bp_ros import (
     StereoMatcher,
     examine_pair,
 )
-from stereo_bp_ros.checks import checks, frame_checks
+from stereo_bp_ros.checks import checks, frame_checks, truth_checks
 from stereo_bp_ros.checks.checks import FrozenCameras
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import ignored_codes
@@ -71,7 +71,7 @@ def test_the_page_lists_every_code_with_its_level_and_what_has_to_hold(
     (IssueCode.FIELD_OF_VIEW, f'{checks.MIN_FOCAL:g} to {checks.MAX_FOCAL:g} times'),
     (IssueCode.EXPOSURE, f'{100 * checks.MIN_SHARE:g} %'),
     (IssueCode.VERTICAL_OFFSET, f'{checks.MAX_VERTICAL_OFFSET:g} px'),
-    (IssueCode.TRUTH, f'{100 * checks.TRUTH_TOLERANCE:g} %'),
+    (IssueCode.TRUTH, f'{100 * truth_checks.TRUTH_TOLERANCE:g} %'),
     (IssueCode.FEW_VALID, f'{100 * frame_checks.MIN_VALID_FRACTION:g} %'),
     (IssueCode.PILED_UP, f'{100 * frame_checks.PILED_UP:g} %')])
 def test_what_has_to_hold_has_the_numbers_that_are_checked(code: IssueCode, numbers: str) -> None:
@@ -315,23 +315,3 @@ def test_a_region_of_interest_is_a_crop_that_the_camera_knows_of() -> None:
     for calibration in (Calibration.from_camera_info(*infos),
                         Rectification.from_camera_info(*infos).calibration):
         assert checks.check_intrinsics(calibration, calibration.width, calibration.height) == []
-
-
-# Truth
-
-@pytest.mark.parametrize(('low', 'high', 'settings'), [
-    (1.0, 63.0, None), (1.0, 107.3, 'disparity_range=109 holds all'),
-    (-20.0, 40.0, 'min_disparity=-20 and disparity_range=84 holds all')])
-def test_truth_beyond_the_range_is_told_with_the_range_that_holds_it(
-        low: float, high: float, settings: str | None) -> None:
-    truth = np.linspace(low, high, 10000, dtype=np.float32).reshape(100, 100)
-    truth[0] = np.inf
-    truth[1] = np.nan
-    truth[-1, -1] = high
-    truth[2, 0] = low
-    found = checks.check_truth(truth, CONFIG)
-    assert [str(settings) in one.text for one in found] == [True] * (settings is not None)
-    # A few wrong values are no range.
-    few = np.full((100, 100), 20, np.float32)
-    few[0, :40] = 100
-    assert checks.check_truth(few, CONFIG) == []
