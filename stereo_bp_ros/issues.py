@@ -123,7 +123,9 @@ class IssueCode(str, enum.Enum):
     INPUT = 'input', ERROR, 'messages can be taken in, and have a size that fits', 'input'
     SILENT = 'silent topic', ERROR, 'every input topic has messages', 'input'
     NO_CAMERA_INFO = 'no camera_info', ERROR, 'images have a camera_info', 'input'
-    FRAME_ID = 'frame_id', WARN, 'an image and its camera_info are of one frame', 'input'
+    FRAME_ID = (
+        'frame_id', WARN, 'an image and its camera_info are of one frame, which TF takes: it is '
+        'not empty and begins with no slash', 'input')
     AGE = 'age', WARN, 'a pair is neither of the future nor older than max_input_age', 'input'
     CLOCK = 'clock', WARN, 'with use_sim_time there is a /clock, and it is not negative', 'input'
     CLOCK_JUMP = 'clock jump', WARN, 'stamps do not go back', 'input'

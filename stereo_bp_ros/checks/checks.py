@@ -17,7 +17,7 @@ from stereo_bp_ros.cameras.calibration import Calibration, Intrinsics, image_siz
 from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import geometry
-from stereo_bp_ros.errors import ConfigError, InputError, ignored_codes
+from stereo_bp_ros.errors import ConfigError, InputError, ignored_codes, quoted
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.issues import Issue, IssueCode, IssueLevel
 
@@ -179,6 +179,17 @@ def check_image_size(side: str, info: Any, width: int, height: int) -> None:
             IssueCode.CAMERA_INFO_SIZE, f'the {side} image is {width} x {height}',
             f'its camera_info describes {expected[0]} x {expected[1]} '
             '((roi or full size) / binning)')
+
+
+def check_frame_id(side: str, frame_id: str) -> list[Issue]:
+    """A frame that is handed on is one that others can place."""
+    if frame_id and not frame_id.startswith('/'):
+        return []
+    wrong = f'is {quoted(frame_id)}, with a slash in front' if frame_id else 'is empty'
+    return [IssueCode.FRAME_ID.issue(
+        f'frame_id of the {side} camera_info {wrong}, and published so: TF rejects it, RViz and '
+        'costmaps drop every depth and cloud. Have the driver set '
+        + (quoted(frame_id.lstrip('/')) if frame_id.strip('/') else 'a name'))]
 
 
 def check_projections(calibration: Calibration) -> list[Issue]:

@@ -346,8 +346,11 @@ class FrameProcessor:
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
             # Only the reference's frame is published: the other may be that of the stereo pair.
-            if (side == observed.config.reference_image
-                    and message.header.frame_id != info.header.frame_id):
+            if side != observed.config.reference_image:
+                continue
+            unusable = checks.check_frame_id(side, info.header.frame_id)
+            self._issues.hold(IssueCode.FRAME_ID, *(one.text for one in unusable), place=side)
+            if not unusable and message.header.frame_id != info.header.frame_id:
                 issues.append(IssueCode.FRAME_ID.issue(
                     f'the {side} image is of frame {quoted(message.header.frame_id)}, its '
                     f'camera_info of frame {quoted(info.header.frame_id)}: the latter is '

@@ -126,6 +126,29 @@ def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause() -> No
     assert bench.issues.report() == []
 
 
+@pytest.mark.parametrize(('frame_id', 'words'), [
+    ('', 'is empty, and published so: TF rejects it, RViz and costmaps drop every depth'),
+    ('/left_optical', "is '/left_optical', with a slash in front"), ('/', 'set a name')])
+def test_a_frame_that_no_consumer_takes_is_told_once_until_it_is_another(frame_id: str, words: str
+                                                                         ) -> None:
+    bench = Bench()
+    bench.left_info.header.frame_id = frame_id
+    for k in range(3):
+        bench.process(NOW + k * SECOND)
+        bench.now += SECOND
+        assert any(words in one.text for one in bench.issues.report())
+    assert sum('camera_info is' in text for _, text in bench.logged) == 1
+    bench.left_info.header.frame_id = 'left_optical'
+    bench.process(bench.now)
+    bench.issues.report()
+    assert not any('costmaps' in one.text for one in bench.issues.report())
+    # The right camera's frame is published where it is the reference.
+    bench = Bench()
+    bench.right_info.header.frame_id = frame_id
+    bench.process()
+    assert not any('costmaps' in one.text for one in bench.issues.report())
+
+
 def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told() -> None:
     long = 'x\n\x1b[31m\u202e\0' * 60000
     for field in ('frame_id', 'encoding', 'format'):
