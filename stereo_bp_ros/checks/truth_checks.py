@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -53,18 +54,35 @@ FACTORS = (1.28, 2, 2.56, 3, 4, 8, 10, 16, 25.6, 32, 64, 100, 128, 256, 1000)
 MAX_ZERO = 0.05
 
 
+class TruthScale(NamedTuple):
+    """What the numbers of a truth are.
+
+    numbers:  per pixel of disparity, or per metre of depth; below 0 of the other sign.
+    is_depth: whether they are depths.
+    """
+
+    numbers: float = 256.0
+    is_depth: bool = False
+
+    def by(self, factor: float) -> float:
+        """What they would be if the disparities were so many times as large."""
+        return self.numbers * factor if self.is_depth else self.numbers / factor
+
+
 def examine_truth(left: RawImage, right: RawImage, truth: np.ndarray, config: MatcherConfig,
-                  issues: Iterable[Issue] = (), levels: float = 256.0) -> list[Issue]:
+                  issues: Iterable[Issue] = (), scale: TruthScale | None = None
+                  ) -> list[Issue]:
     """All that a truth shows beside its rectified images, one cause at a time; some 100 ms.
 
     :param truth: as of ``check_range``.
     :param issues: of the pair; they may explain why nothing fits.
-    :param levels: grey levels per pixel of disparity by which an image of it was read.
+    :param scale: by which it was read.
     """
     found = []
     if not any(one.code in CAUSES for one in issues):
         found = check_values(to_8_bits(left, config.mono16_scale),
-                             to_8_bits(right, config.mono16_scale), truth, levels)
+                             to_8_bits(right, config.mono16_scale), truth,
+                             scale or TruthScale())
     return found or check_range(truth, config)
 
 
@@ -98,12 +116,12 @@ def check_range(truth: np.ndarray, config: MatcherConfig) -> list[Issue]:
         f'{text}{settings} holds all (evaluate: --range-from-truth)', beyond)]
 
 
-def check_values(left: np.ndarray, right: np.ndarray, truth: np.ndarray, levels: float = 256.0
-                 ) -> list[Issue]:
+def check_values(left: np.ndarray, right: np.ndarray, truth: np.ndarray,
+                 scale: TruthScale) -> list[Issue]:
     """The values of a truth are disparities of these images, in pixels, and enough.
 
     :param left, right: uint8 H x W, grey values of rectified images.
-    :param truth, levels: as of ``examine_truth``.
+    :param truth, scale: as of ``examine_truth``.
     """
     known = np.isfinite(truth)
     part = np.count_nonzero(known) / max(1, truth.size)
@@ -124,7 +142,7 @@ def check_values(left: np.ndarray, right: np.ndarray, truth: np.ndarray, levels:
         return few
     values = truth.reshape(-1)[places].astype(np.float64)
     fit = images.fit(places, values)
-    meant = _meant(images, places, truth, values, fit, levels)
+    meant = _meant(images, places, truth, values, fit, scale)
     if meant:
         return [IssueCode.TRUTH_VALUES.issue(f'the true disparities fit the images far better '
                                              f'{meant}')]
@@ -136,7 +154,7 @@ def check_values(left: np.ndarray, right: np.ndarray, truth: np.ndarray, levels:
 
 
 def _meant(images: _Images, places: np.ndarray, truth: np.ndarray, values: np.ndarray, fit: float,
-           levels: float) -> str:
+           scale: TruthScale) -> str:
     """Which other reading of the values fits far better; '' = none."""
     grid = FACTOR_STEP ** np.arange(1, int(math.log(MAX_FACTOR, FACTOR_STEP)) + 1)
     grid = np.concatenate([1 / grid[::-1], [1.0], grid])
@@ -149,18 +167,17 @@ def _meant(images: _Images, places: np.ndarray, truth: np.ndarray, values: np.nd
         if max(factor, 1 / factor) < MIN_FACTOR:
             factor = 1.0
         if name or factor != 1:
-            text = ' and '.join(filter(None, [name, _scaled(factor, levels)]))
-            found.append((images.fit(places, read * factor), text))
+            found.append((images.fit(places, read * factor),
+                          _scaled(name, factor, scale, -1 if name else 1)))
     spread = float(np.median(np.abs(values)))
     depths = spread * np.geomspace(0.5, images.width / 2, 150)
     found.append((max(images.fit(places, one / values) for one in depths),
-                  'as depths, whose inverse a disparity is: disparity = focal length x baseline '
-                  '/ depth'))
+                  'as depths, and a disparity is focal length x baseline / depth'))
     for turned, text in ((truth[::-1], 'upside down: PFM has its bottom row first'),
                          (truth[:, ::-1], 'with left and right exchanged'),
                          (_exchanged_bytes(truth), 'with the bytes of each value exchanged (PFM: '
                           'a scale below 0 is little-endian)'),
-                         (_exchanged_levels(truth, levels),
+                         (_exchanged_levels(truth, scale.numbers),
                           'with the two bytes of each grey level exchanged')):
         there = images.places(np.isfinite(turned) & (turned != 0))
         if len(there) >= MIN_SAMPLES:
@@ -190,18 +207,16 @@ def _usual(factor: float) -> float:
     return float(f'{factor:.2g}')
 
 
-def _scaled(factor: float, levels: float) -> str:
-    if factor == 1:
-        return ''
-    text = f'multiplied by {factor:.4g}' if factor > 1 else f'divided by {1 / factor:.4g}'
-    if factor in (1000, 1 / 1000):
-        units = ('millimetres', 'metres') if factor == 1000 else ('metres', 'millimetres')
-        return f'{text}: a depth in {units[0]} was taken for {units[1]}'
-    if 1e-3 <= levels / factor <= 65535:
-        text += (f': an image of {levels / factor:.4g} grey levels a pixel was read as one of '
-                 f'{levels:.4g} (--truth-scale {levels / factor:.4g}, in evaluate with '
-                 '--truth-glob; or disparity_scale in sets.yaml)')
-    return text
+def _scaled(name: str, factor: float, scale: TruthScale, sign: int) -> str:
+    """A reading in words, and the option that reads the truth so."""
+    texts = [name] if name else []
+    if factor != 1:
+        texts.append(f'multiplied by {factor:.4g}' if factor > 1 else
+                     f'divided by {1 / factor:.4g}')
+    numbers = sign * scale.by(factor)
+    unit = 'metre of depth' if scale.is_depth else 'pixel of disparity'
+    text = f'{" and ".join(texts)} (they were taken to be {scale.numbers:.4g} per {unit})'
+    return text + (f': --truth-scale {numbers:.4g}' if 1e-3 <= abs(numbers) <= 65535 else '')
 
 
 def _zeros(images: _Images, truth: np.ndarray, known: np.ndarray, fit: float) -> list[Issue]:

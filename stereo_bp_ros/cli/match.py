@@ -40,9 +40,8 @@ from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
 from stereo_bp_ros.images import files, output_files, pictures
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.images.stamps import SIDES
-from stereo_bp_ros.sources.bag_topics import MAX_SCALE
 from stereo_bp_ros.sources.datasets.named import truth_scale
-from stereo_bp_ros.sources.datasets.truths import read_truth
+from stereo_bp_ros.sources.datasets.truths import default_scale, read_truth
 from stereo_bp_ros.stream.stereo_stream import StereoStream
 
 if TYPE_CHECKING:
@@ -85,11 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              '--calibration')
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
-    parser.add_argument('--truth-scale', type=shared.real(1e-3, MAX_SCALE),
-                        metavar='LEVELS',
-                        help='grey levels per pixel of disparity of that image (default: '
-                             'disparity_scale of its set in sets.yaml, else 256 for 16 bits; '
-                             'an image of 8 bits has no other default)')
+    shared.add_truth_scale_option(parser)
     parser.add_argument('--repeat', type=shared.whole(1), default=1, metavar='N',
                         help='match N times and report the median time (default 1)')
     shared.add_matcher_options(parser)
@@ -138,7 +133,7 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
         if truth is not None:
             issues = issues + checks.believe(truth_checks.examine_truth(
                 RawImage.from_array(left), RawImage.from_array(right), truth, search, issues,
-                levels or files.KITTI_SCALE), config)
+                truth_checks.TruthScale(levels or default_scale(options.truth))), config)
         for issue in issues:
             _log.warning('%s', issue)
         shown = sink and stream.match(outputs=(
@@ -163,8 +158,8 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
         if not score.known:
             _log.warning('nothing is scored: %s has no pixel with a known disparity',
                          options.truth)
-        if options.truth.suffix.lower() != '.pfm':
-            report['truth_scale'] = levels or files.KITTI_SCALE
+        if options.truth_scale or options.truth.suffix.lower() != '.pfm':
+            report['truth_scale'] = levels or default_scale(options.truth)
     report['files'] = _write(options, left, frame)
     if options.json:
         shared.print_json(report)
@@ -279,7 +274,7 @@ def _print(report: dict[str, Any]) -> None:
         rows.append(('shift by the calibration: subtracted above and in the files, not in scores',
                      f'{report["disparity_shift"]:.2f} px'))
     if 'truth_scale' in report:
-        rows.append(('grey levels per pixel of disparity in the truth',
+        rows.append(('numbers per pixel of disparity in the truth',
                      f'{report["truth_scale"]:g}'))
     rows += shared.score_rows(report.get('score', {}))
     shared.print_table('stereo_bp match', ('', 'value'), rows)

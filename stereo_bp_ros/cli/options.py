@@ -163,7 +163,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_glob_options(parser: argparse.ArgumentParser) -> None:
-    """--left-glob, --right-glob, --truth-glob and --truth-scale."""
+    """--left-glob, --right-glob and --truth-glob."""
     for side, other in (('left', 'right'), ('right', 'left')):
         parser.add_argument(f'--{side}-glob', default='', metavar='PATTERN',
                             help=f"{side} images in a folder, e.g. 'cam_{side[0]}/*.png'; pairs "
@@ -171,9 +171,22 @@ def add_glob_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--truth-glob', default='', metavar='PATTERN',
                         help='their truths: PFM, or images of disparity (default: disparity/ with '
                              'the names of the left images)')
-    parser.add_argument('--truth-scale', type=real(1e-3, MAX_SCALE), metavar='LEVELS',
-                        help='grey levels per pixel of disparity of these images (default: 256 '
-                             'for 16 bits)')
+
+
+def add_truth_scale_option(parser: argparse.ArgumentParser) -> None:
+    """--truth-scale."""
+    parser.add_argument('--truth-scale', type=_scale, metavar='NUMBERS',
+                        help='numbers of a truth per pixel of disparity (grey levels), or per '
+                             'metre of depth; below 0 they have the other sign (default: as its '
+                             'set says; else 256 of images of 16 bits, 1 of PFM and float topics, '
+                             '1000 of depths of 16 bits; an image of 8 bits has none)')
+
+
+def _scale(text: str) -> float:
+    value = real(-MAX_SCALE, MAX_SCALE)(text)
+    if abs(value) < 1e-3:
+        raise argparse.ArgumentTypeError(f'{shown(text)} is nearer to 0 than 0.001')
+    return value
 
 
 def chosen_globs(options: argparse.Namespace) -> Globs | None:
@@ -185,10 +198,8 @@ def chosen_globs(options: argparse.Namespace) -> Globs | None:
         raise ValueError('--left-glob and --right-glob go together')
     if options.truth_glob and not options.left_glob:
         raise ValueError('--truth-glob needs --left-glob and --right-glob')
-    if options.truth_scale and not options.truth_glob:
-        raise ValueError('--truth-scale needs --truth-glob')
-    return Globs(options.left_glob, options.right_glob, options.truth_glob,
-                 options.truth_scale) if options.left_glob else None
+    return Globs(options.left_glob, options.right_glob, options.truth_glob
+                 ) if options.left_glob else None
 
 
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
@@ -204,6 +215,7 @@ def add_topic_options(parser: argparse.ArgumentParser) -> None:
                         help='truth in a bag: a DisparityImage, an image of disparity or depth, '
                              'or a PointCloud2 of a LiDAR (default: ground_truth/disparity or '
                              'ground_truth/depth, if any)')
+    add_truth_scale_option(parser)
     parser.add_argument('--truth-tolerance', type=real(0, 10), metavar='SECONDS',
                         default=StereoTopics.truth_tolerance_s,
                         help='a truth belongs to a pair whose stamp differs by at most as much; '
@@ -245,8 +257,9 @@ def chosen_topics(options: argparse.Namespace) -> StereoTopics:
     return StereoTopics(options.left_image, options.right_image, options.left_info,
                         options.right_info, options.truth_topic,
                         truth_tolerance_s=options.truth_tolerance, tolerance_s=tolerance_s,
-                        rectified=options.rectified, globs=chosen_globs(options),
-                        calibration=calibration, rectification=rectification,
+                        truth_scale=options.truth_scale, rectified=options.rectified,
+                        globs=chosen_globs(options), calibration=calibration,
+                        rectification=rectification,
                         assumed=Calibration(focal, baseline, 0, 0, 0) if focal and baseline
                         else None)
 

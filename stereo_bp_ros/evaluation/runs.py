@@ -207,7 +207,8 @@ class Evaluation:
         self._compared[pair.input] += 1
         if self._compared[pair.input] > COMPARED_TRUTHS:
             return truth_checks.check_range(pair.truth, config)
-        return truth_checks.examine_truth(*pair.images, pair.truth, config, issues)
+        return truth_checks.examine_truth(*pair.images, pair.truth, config, issues,
+                                          pair.truth_scale)
 
     def _baseline(self, name: str) -> baselines.Baseline:
         config = self._streams[self._own].matcher.effective_config

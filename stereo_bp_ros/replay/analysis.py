@@ -197,7 +197,7 @@ class _Examiner:
         if pair.truth is not None and self._compared < COMPARED_TRUTHS:
             self._compared += 1
             found += checks.believe(truth_checks.examine_truth(
-                left, right, pair.truth, config, found), config)
+                left, right, pair.truth, config, found, pair.truth_scale), config)
         if answer.disparity.shape == (left.height, left.width):
             found += self._observer.judge(observed, DisparityFrame(
                 answer.disparity, None, None, answer.min_disparity, answer.max_disparity,

@@ -103,7 +103,7 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
 
 def _folder_source(path: pathlib.Path, period_s: float,
                    calibration: Calibration | None, topics: bags.StereoTopics) -> Source:
-    dataset = open_dataset(path, topics.tolerance_s, topics.globs)
+    dataset = open_dataset(path, topics.tolerance_s, topics.globs, topics.truth_scale)
     given = None
     warnings = dataset.warnings
     if topics.calibration or topics.rectification:

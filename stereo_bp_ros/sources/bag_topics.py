@@ -134,13 +134,11 @@ class Globs(NamedTuple):
     """Patterns of the files of pairs, relative to their folder; numbers in names tell the pairs.
 
     truth:       of the ground truth; '' = in disparity/ by the name of the left image.
-    truth_scale: its grey levels per pixel of disparity; None = 256, of 16 bits.
     """
 
     left: str
     right: str
     truth: str = ''
-    truth_scale: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +146,8 @@ class StereoTopics:
     """Names of the topics of a pair in a bag; '' = not named, or (``truth``) there is none.
 
     truth_tolerance_s: most seconds between the stamps of a pair and of its truth.
+    truth_scale: numbers of a truth per pixel of disparity, or per metre of depth; below 0 they
+        have the other sign; None = as its format or layout has it.
     rectified: whether the images are rectified: 'yes', 'no', or 'auto', which measures it where
         their camera_info describes a camera that distorts.
     tolerance_s:       most seconds between the stamps of the images of a pair, also of a folder
@@ -164,6 +164,7 @@ class StereoTopics:
     right_info: str = ''
     truth: str = ''
     truth_tolerance_s: float = dataclasses.field(default=0.01, kw_only=True)
+    truth_scale: float | None = dataclasses.field(default=None, kw_only=True)
     rectified: str = dataclasses.field(default='auto', kw_only=True)
     tolerance_s: float = dataclasses.field(default=0.0, kw_only=True)
     globs: Globs | None = dataclasses.field(default=None, kw_only=True)
@@ -185,7 +186,7 @@ class StereoTopics:
                  '--left-glob': globs.left, '--right-glob': globs.right,
                  '--truth-glob': globs.truth, '--calibration': self.calibration,
                  '--rectify': self.rectification,
-                 '--truth-scale': f'{globs.truth_scale:.9g}' if globs.truth_scale else '',
+                 '--truth-scale': f'{self.truth_scale:.9g}' if self.truth_scale else '',
                  '--approximate-sync': f'{self.tolerance_s:.9f}' if self.tolerance_s else ''}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
 

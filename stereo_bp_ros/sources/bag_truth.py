@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.checks.truth_checks import TruthScale
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.stamps import header_stamp
@@ -36,6 +37,9 @@ CHECKED = 100
 _DEPTH_HEADER = 12
 
 _ENCODINGS = {'32FC1': 'f4', '16UC1': 'u2', 'mono16': 'u2'}
+
+#: Values that mark pixels without a truth.
+MAX_MARKS = 8
 
 #: Frames that an error names.
 MAX_NAMED = 40
@@ -67,6 +71,9 @@ class BagTruth:
     def __init__(self, path: pathlib.Path, topics: StereoTopics) -> None:
         self._path, self._topic, self._of_camera = path, topics.truth, (
             topics.left_info or topics.left_image)
+        self._given = topics.truth_scale
+        #: By which the last truth was read.
+        self.scale = TruthScale()
         self._tolerance_ns = round(topics.truth_tolerance_s * 1e9)
         self._reader = Reader(path)
         self._connections = self._reader.of_topics(self._topic)
@@ -117,7 +124,9 @@ class BagTruth:
             message = self._message(entry)
             if self.is_cloud:
                 pose = np.reshape(entry.pose, (4, 4))
-                points = cloud_truth.transform(cloud_truth.points_of(message), pose)
+                self.scale = TruthScale(self._given or 1.0, is_depth=True)
+                points = cloud_truth.transform(
+                    cloud_truth.points_of(message) / self.scale.numbers, pose)
                 return cloud_truth.disparity_of(points, _needed(calibration), shape)
             found = self._disparity(message, calibration)
             if found.shape != shape:
@@ -211,28 +220,38 @@ class BagTruth:
     def _disparity(self, message: Any, calibration: Calibration | None) -> np.ndarray:
         """Disparity of an image between the images as they are, whatever the message has."""
         if self._kind == DISPARITY_IMAGE:
+            self.scale = TruthScale(self._given or 1.0)
             values = np.asarray(_pixels(message.image), np.float32)
-            known = np.isfinite(values) & (values >= np.float32(message.min_disparity))
-            below = values[np.isfinite(values) & (values < np.float32(message.min_disparity))]
-            # Invalid pixels have one value. Others are disparities, whatever min_disparity says:
-            # of the other sign, with a min_disparity of 0.
-            if below.size > values.size // 2 and below.max() - below.min() > 1:
-                known |= np.isfinite(values)
+            known = _known(values, values >= np.float32(message.min_disparity))
             # stereo_msgs has disparities of the principal points: Z = f T / d.
             shift = calibration.shift if calibration else 0.0
-            return np.where(known, values + np.float32(shift), np.float32(np.nan))
+            return np.where(known, values / np.float32(self.scale.numbers) + np.float32(shift),
+                            np.float32(np.nan))
         values = _pixels(message)
-        is_whole = values.dtype == np.uint16
-        known = np.isfinite(values) & (values > 0)
-        values = np.where(known, values, 1).astype(np.float64)
-        if 'disparity' in self._topic.lower():
-            found = values / files.KITTI_SCALE if is_whole else values
-        else:
+        is_depth = 'disparity' not in self._topic.lower()
+        numbers = 1.0 if values.dtype != np.uint16 else 1000.0 if is_depth else files.KITTI_SCALE
+        self.scale = TruthScale(self._given or numbers, is_depth)
+        known = _known(values, values > 0)
+        found = np.where(known, values, 1) / self.scale.numbers
+        if is_depth:
             about = _needed(calibration)
-            metres = values / 1000 if is_whole else values
-            found = about.focal_px * about.baseline_m / metres + about.shift
+            found = about.focal_px * about.baseline_m / found + about.shift
         with np.errstate(over='ignore'):        # what float32 does not hold is unknown
             return np.where(known, found, np.nan).astype(np.float32)
+
+
+def _known(values: np.ndarray, are_valid: np.ndarray) -> np.ndarray:
+    """Where a truth is known: where its values are valid, or of the other sign.
+
+    Pixels without a truth have one value, or a few. Where most of the others have many, below what
+    is valid, they are no gaps: with the valid ones alone, a perfect score would come from the sky.
+    """
+    finite = np.isfinite(values)
+    known = finite & are_valid
+    others = values[finite & ~known & (values != 0)]
+    if 2 * others.size > np.count_nonzero(finite) and np.unique(others).size > MAX_MARKS:
+        return np.asarray(finite)
+    return np.asarray(known)
 
 
 def _needed(calibration: Calibration | None) -> Calibration:

@@ -346,11 +346,13 @@ class StereoBag:
                     images = self._rectifier.rectified(images, known)
             else:
                 images, calibration = self._given.of(images)
+            scale = None
             if truth and self._truth:
                 left = images['left']
                 disparity = self._truth.read(truth, calibration, (left.height, left.width))
+                scale = self._truth.scale
             return Pair(str(stamp_ns), images['left'], images['right'], disparity, None,
-                        calibration, stamp_ns)
+                        calibration, stamp_ns, truth_scale=scale)
         except ValueError as error:
             raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 

@@ -258,7 +258,8 @@ def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | Non
         with bags.StereoBag(source, topics) as bag:
             yield bag
     else:
-        dataset = open_dataset(source, _tolerance_s(topics), globs)
+        dataset = open_dataset(source, _tolerance_s(topics), globs,
+                               topics.truth_scale if topics else None)
         load: Callable[[int], Pair] = dataset.__getitem__
         if topics and (topics.calibration or topics.rectification):
             given = GivenCalibration(topics, dataset.first_image)

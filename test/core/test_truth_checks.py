@@ -5,17 +5,27 @@ from __future__ import annotations
 import pathlib
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
 
-from stereo_bp_ros import InputError, Issue, IssueCode, MatcherConfig, examine_pair
+from stereo_bp_ros import (
+    Calibration,
+    InputError,
+    Issue,
+    IssueCode,
+    MatcherConfig,
+    RawImage,
+    examine_pair,
+)
 from stereo_bp_ros.checks import truth_checks
+from stereo_bp_ros.checks.truth_checks import TruthScale
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.runs import COMPARED_TRUTHS, Evaluation
+from stereo_bp_ros.images import files
 from stereo_bp_ros.images.grey import to_8_bits
-from stereo_bp_ros.sources.bag_topics import DISPARITY_IMAGE
+from stereo_bp_ros.sources.bag_topics import DISPARITY_IMAGE, IMAGE
 from stereo_bp_ros.sources.bag_truth import BagTruth
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from stereo_bp_ros.sources.pairs import Pair
@@ -34,15 +44,17 @@ def in_16_bits(truth: np.ndarray) -> np.ndarray:
 
 #: What a truth may be in place of what it should be, and what is to be told.
 WRONG = {
-    'x 4': (lambda one: one / 4, 'multiplied by 4: an image of 64 grey levels a pixel'),
+    'x 4': (lambda one: one / 4, 'multiplied by 4 (they were taken to be 256 per pixel of '
+            'disparity): --truth-scale 64'),
     'levels': (lambda one: one * 200 / 256, '--truth-scale 200'),
     'hundreds': (lambda one: one * 100 / 256, '--truth-scale 100'),
     'half': (lambda one: one / 2, '--truth-scale 128'),
     'double': (lambda one: one * 2, 'divided by 2'),
     'eighths': (lambda one: np.floor(one * 8) / 256, 'multiplied by 32'),
-    'millimetres': (lambda one: one / 1000, 'in millimetres was taken for metres'),
+    'millimetres': (lambda one: one / 1000, 'multiplied by 1000'),
     'unusual': (lambda one: one / 1.7, 'multiplied by 1.7'),
-    'sign': (lambda one: -one, 'with the other sign'),
+    'sign': (lambda one: -one, 'with the other sign (they were taken to be 256 per pixel of '
+             'disparity): --truth-scale -256'),
     'sign and scale': (lambda one: -16 * one, 'with the other sign and divided by 16'),
     'depth': (lambda one: 120 / one, 'as depths'),
     'rows': (lambda one: one[::-1], 'upside down'),
@@ -58,7 +70,7 @@ WRONG = {
 def told(truth: np.ndarray, left: np.ndarray = FRAME.left, right: np.ndarray = FRAME.right
          ) -> list[Issue]:
     with np.errstate(all='ignore'):
-        return truth_checks.check_values(left, right, np.float32(truth))
+        return truth_checks.check_values(left, right, np.float32(truth), TruthScale())
 
 
 @pytest.mark.parametrize('kind', WRONG)
@@ -138,7 +150,8 @@ def test_an_evaluation_compares_the_first_truths_of_every_input() -> None:
 
 
 @pytest.mark.parametrize(('values', 'known'), [
-    (-FRAME.disparity, 1.0), (np.where(FRAME.disparity > 20, FRAME.disparity, -1), None),
+    (-FRAME.disparity, 1.0), (np.where(FRAME.disparity > 25, -1, -2), 0.0),
+    (np.where(FRAME.disparity > 20, FRAME.disparity, -1), None),
     (np.full_like(FRAME.disparity, -1), 0.0)])
 def test_disparities_of_the_other_sign_are_no_invalid_pixels(values: np.ndarray,
                                                              known: float | None) -> None:
@@ -146,10 +159,59 @@ def test_disparities_of_the_other_sign_are_no_invalid_pixels(values: np.ndarray,
         encoding='32FC1', is_bigendian=0, height=240, width=320, step=1280,
         data=np.float32(values).view(np.uint8).reshape(-1))
     reader = object.__new__(BagTruth)
-    reader._kind = DISPARITY_IMAGE
+    reader._kind, reader._given = DISPARITY_IMAGE, None
     found = reader._disparity(types.SimpleNamespace(image=image, min_disparity=0.0), None)
     expected = np.mean(values > 0) if known is None else known
     assert np.mean(np.isfinite(found)) == pytest.approx(expected)
+
+
+def advised(issues: Iterable[Issue]) -> float:
+    """The scale that a warning advises."""
+    text, = (one.text for one in issues if one.code is IssueCode.TRUTH_VALUES)
+    return float(text.rpartition('--truth-scale ')[2])
+
+
+@pytest.mark.parametrize(('name', 'write', 'scale'), [
+    ('disparity.png', lambda path, one: files.write_disparity_png(path, one / 4), 64),
+    ('disparity.pfm', lambda path, one: files.write_pfm(path, -2 * one), -2),
+    ('disparity.pfm', lambda path, one: files.write_pfm(path, one / 1.28), 0.7812)])
+def test_the_scale_that_is_advised_for_a_file_mends_it(
+        tmp_path: pathlib.Path, name: str, write: Callable[[pathlib.Path, np.ndarray], None],
+        scale: float) -> None:
+    for side, image in (('left', FRAME.left), ('right', FRAME.right)):
+        files.write_image(tmp_path / f'{side}.png', image)
+    write(tmp_path / name, FRAME.disparity)
+
+    def examined(scale: float | None) -> list[Issue]:
+        pair = open_dataset(tmp_path, truth_scale=scale)[0]
+        return truth_checks.examine_truth(*pair.images, pair.truth, CONFIG, (), pair.truth_scale)
+
+    assert advised(examined(None)) == pytest.approx(scale, rel=1e-3)
+    assert examined(scale) == []
+
+
+@pytest.mark.parametrize(('topic', 'encoding', 'numbers'), [
+    ('/disparity', '16UC1', 8), ('/disparity', '32FC1', -1), ('/depth', '32FC1', 1000),
+    ('/depth', '16UC1', 5000)])
+def test_the_scale_that_is_advised_for_a_topic_mends_it(topic: str, encoding: str, numbers: int
+                                                        ) -> None:
+    calibration = Calibration(300.0, 0.2, 160.0, 160.0, 120.0)
+    values = FRAME.disparity if topic == '/disparity' else 60 / FRAME.disparity
+    kind = np.uint16 if encoding == '16UC1' else np.float32
+    message = types.SimpleNamespace(
+        encoding=encoding, is_bigendian=0, height=240, width=320, step=320 * kind().itemsize,
+        data=(numbers * values).astype(kind).view(np.uint8).reshape(-1))
+
+    def examined(given: float | None) -> list[Issue]:
+        reader = object.__new__(BagTruth)
+        reader._kind, reader._topic, reader._given = IMAGE, topic, given
+        truth = reader._disparity(message, calibration)
+        return truth_checks.examine_truth(*map(RawImage.from_array, (FRAME.left, FRAME.right)),
+                                          truth, CONFIG, (), reader.scale)
+
+    scale = advised(examined(None))
+    assert scale == pytest.approx(numbers, rel=0.03)
+    assert examined(scale) == []
 
 
 def real_pairs(folder: pathlib.Path) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:

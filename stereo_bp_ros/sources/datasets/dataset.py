@@ -7,14 +7,16 @@ with a truth is taken, else the first; a folder that has none is a folder of suc
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from stereo_bp_ros.images import files
 from stereo_bp_ros.sources.bag_topics import Globs
-from stereo_bp_ros.sources.datasets import layouts, named
+from stereo_bp_ros.sources.datasets import layouts, named, truths
 from stereo_bp_ros.sources.datasets.entries import (
     GROUND_TRUTH,
     TRUTH_NAME,
@@ -103,14 +105,36 @@ class Dataset:
 
 
 def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
-                 globs: Globs | None = None) -> Dataset:
+                 globs: Globs | None = None, truth_scale: float | None = None) -> Dataset:
     """Find out how a folder stores stereo pairs. No image is read yet.
 
     :param tolerance_s: most seconds between the stamps of a pair whose images are named by them.
     :param globs: patterns of the files, relative to the folder, whatever the layout; None: one of
         ``LAYOUTS``.
+    :param truth_scale: numbers of a truth per pixel of disparity, below 0 of the other sign; None:
+        as its layout has it.
     :raises ValueError: no such folder, no known layout, or one with parts missing.
     """
+    found = _open(path, tolerance_s, globs)
+    entries = tuple(replace(one, **_truth_by(one, truth_scale)) for one in found._entries)
+    return replace(found, _entries=entries)
+
+
+def _truth_by(entry: Entry, scale: float | None) -> dict[str, Any]:
+    """What reads the truth of an entry, and the numbers per pixel that it goes by."""
+    reader = entry.truth
+    if not isinstance(reader, functools.partial):
+        return {}
+    path = reader.args[0]
+    if scale is not None:
+        return {'truth': functools.partial(truths.read_truth, path, scale), 'truth_scale': scale}
+    known = reader.keywords.get('scale')
+    if callable(known) or (path.suffix == '.pfm' and known != -1):
+        known = None
+    return {'truth_scale': known or truths.default_scale(path)}
+
+
+def _open(path: files.PathLike, tolerance_s: float, globs: Globs | None) -> Dataset:
     folder = Path(path)
     if not folder.is_dir():
         raise ValueError(f'{folder} is a file, not a folder' if folder.exists()

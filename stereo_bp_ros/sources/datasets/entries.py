@@ -14,6 +14,7 @@ import numpy as np
 
 from stereo_bp_ros.cameras import calibration_files
 from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.checks.truth_checks import TruthScale
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.raw_images import RawImage
@@ -63,6 +64,7 @@ class Pair:
                  the source tells, without the sky.
     input:       name of its source, where there are several; then ``name`` begins with it.
     is_numbered: whether files have the frame's number and no time: ``stamp_ns`` is at 10 Hz.
+    truth_scale: by which the truth was read, where that is known.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Pair:
     classes: Classes = field(default_factory=dict)
     input: str = ''
     is_numbered: bool = False
+    truth_scale: TruthScale | None = None
 
     @property
     def images(self) -> tuple[RawImage, RawImage]:
@@ -123,6 +126,7 @@ class Entry:
     occluded: Reader | None = None
     classes: Callable[[], Classes] | None = None
     is_numbered: bool = False
+    truth_scale: float | None = None
 
     def load(self) -> StereoPair:
         """Read the pair.
@@ -150,7 +154,8 @@ class Entry:
             checked('mask of vehicles', self.vehicles and self.vehicles()),
             checked('mask of the sky', self.sky()) if self.sky else seen,
             checked('mask of occluded pixels', self.occluded and self.occluded()), classes,
-            is_numbered=self.is_numbered)
+            is_numbered=self.is_numbered,
+            truth_scale=TruthScale(self.truth_scale) if self.truth_scale else None)
 
 
 def defer(read: Callable[..., T], *paths: Path | None, **options: object

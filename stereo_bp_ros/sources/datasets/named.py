@@ -135,7 +135,7 @@ def _truths(folder: Path, globs: Globs, lefts: Sequence[Path]
         keys = [[0], [0]]
     own = dict(zip(lefts, keys[0], strict=True))
     of_key = dict(zip(keys[1], paths, strict=True))
-    return lambda left: defer(truths.read_truth, of_key.get(own[left]), scale=globs.truth_scale)
+    return lambda left: defer(truths.read_truth, of_key.get(own[left]))
 
 
 def _fitting(folder: Path, pattern: str) -> list[Path]:

@@ -42,14 +42,19 @@ Scale = float | Callable[[Path, int], float] | None
 def read_truth(path: files.PathLike, scale: float | None = None) -> np.ndarray:
     """Read a true disparity: float32 H x W, pixels, not finite where unknown.
 
-    :param scale: grey levels per pixel of an image; None: 256 for 16 bits.
+    :param scale: numbers per pixel, below 0 of the other sign; None: ``default_scale``.
     :raises ValueError: no PFM file or disparity image, or one of 8 bits without a scale.
     """
     if Path(path).suffix.lower() == '.pfm':
-        if scale is not None:
-            raise ValueError(f'{path} is a PFM file, which holds pixels: it has no scale')
-        return files.read_pfm(path)
-    return files.read_disparity_png(path, scale)
+        found = files.read_pfm(path)
+        return found if scale is None else np.asarray(found / np.float32(scale))
+    found = files.read_disparity_png(path, scale and abs(scale))
+    return -found if scale is not None and scale < 0 else found
+
+
+def default_scale(path: files.PathLike) -> float:
+    """Numbers of a truth per pixel of disparity, where nothing else says it."""
+    return 1.0 if Path(path).suffix.lower() == '.pfm' else files.KITTI_SCALE
 
 
 def read_scaled(path: Path, scale: Scale) -> np.ndarray:
