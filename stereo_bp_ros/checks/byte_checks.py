@@ -41,17 +41,17 @@ class _Group(NamedTuple):
     name: str
 
 
-_UNPACK = ' packed; have the driver send mono16 or mono8'
+_UNPACK = ' a pixel, packed (have the driver send mono16 or mono8)'
 
 #: Of encodings with one byte a pixel, with two (YUV 4:2:2), with three.
 _GROUPS = {
     1: (_Group(4, 5, f'10 bits{_UNPACK}'), _Group(2, 3, f'12 bits{_UNPACK}'),
-        _Group(1, 2, 'two bytes each: mono16, yuv422 or yuv422_yuy2'),
-        _Group(1, 3, 'three bytes each: rgb8 or bgr8'),
-        _Group(1, 4, 'four bytes each: rgba8 or bgra8')),
-    2: (_Group(1, 3, 'three bytes each: rgb8 or bgr8'),
-        _Group(1, 4, 'four bytes each: rgba8 or bgra8')),
-    3: (_Group(1, 4, 'four bytes each: rgba8 or bgra8'),)}
+        _Group(1, 2, 'of two bytes a pixel (mono16, yuv422 or yuv422_yuy2)'),
+        _Group(1, 3, 'of three bytes a pixel (rgb8 or bgr8)'),
+        _Group(1, 4, 'of four bytes a pixel (rgba8 or bgra8)')),
+    2: (_Group(1, 3, 'of three bytes a pixel (rgb8 or bgr8)'),
+        _Group(1, 4, 'of four bytes a pixel (rgba8 or bgra8)')),
+    3: (_Group(1, 4, 'of four bytes a pixel (rgba8 or bgra8)'),)}
 
 
 def check_bytes(left: RawImage, right: RawImage) -> list[Issue]:
@@ -59,9 +59,9 @@ def check_bytes(left: RawImage, right: RawImage) -> list[Issue]:
     for side, image in (('left', left), ('right', right)):
         if min(image.width, image.height) >= MIN_SIDE and (meant := _meant(image)):
             return [IssueCode.PIXEL_BYTES.issue(
-                f'the {side} image is {image.encoding} with a step of {image.step} for '
-                f'{image.width} pixels, but {meant} its neighbouring pixels would be far more '
-                'alike')]
+                f'the {side} image is {image.encoding} ({image.width} pixels in a step of '
+                f'{image.step} bytes), but seems to be {meant}: its neighbouring pixels are far '
+                'more alike then')]
     return []
 
 
@@ -73,8 +73,8 @@ def _meant(image: RawImage) -> str:
         values = _sample(image)
         if _is_smoother(_roughness(values.byteswap(), distance, 0.0),
                         _roughness(values, distance, 0.0)):
-            return ('with the two bytes of each value exchanged (is_bigendian '
-                    f'{int(not image.big_endian)}, or swapped in the files)')
+            return ('of the other byte order, the two bytes of each value exchanged: set '
+                    f'is_bigendian to {int(not image.big_endian)}, or swap them in the files')
         return ''
     if layout.luma >= 0:
         luma, chroma = (_sample(image)[..., channel] for channel in (layout.luma, 1 - layout.luma))
@@ -82,7 +82,7 @@ def _meant(image: RawImage) -> str:
         other_near, other_far = _difference(chroma, 1), _difference(chroma, 2)
         if other_far > SMOOTHER * far + 1 or (
                 near > ALTERNATING * far + 1 and other_near < other_far):
-            return f'as {"yuv422" if layout.luma == 0 else "yuv422_yuy2"}'
+            return 'yuv422' if layout.luma == 0 else 'yuv422_yuy2'
     return _packed(image)
 
 
@@ -103,7 +103,7 @@ def _packed(image: RawImage) -> str:
         uneven = [float(steps[:, k::group.size].mean()) for k in range(group.size)]
         if _is_smoother(min(phases), roughness) or (
                 unit == 1 and group.size > 2 and max(uneven) > UNEVEN * min(uneven) + 1):
-            return f'as {group.name},'
+            return group.name
     return ''
 
 

@@ -30,6 +30,7 @@ import numpy as np
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification, remapped
 from stereo_bp_ros.checks import checks, truth_checks
+from stereo_bp_ros.checks.byte_checks import check_bytes
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
@@ -40,6 +41,7 @@ from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
 from stereo_bp_ros.images import files, output_files, pictures
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.datasets.named import truth_scale
 from stereo_bp_ros.sources.datasets.truths import default_scale, read_truth
 from stereo_bp_ros.stream.stereo_stream import StereoStream
@@ -103,7 +105,9 @@ def run(options: argparse.Namespace) -> int:
 def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
+    raw_issues: list[Issue] = []
     if options.rectify:
+        raw_issues = check_bytes(RawImage.from_array(left), RawImage.from_array(right))
         left, right, calibration = _rectified(options.rectify, left, right)
     elif options.calibration:
         calibration = Calibration.from_file(options.calibration, options.left)
@@ -129,7 +133,7 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
             start = time.perf_counter()
             frame = stream.match(outputs=outputs)
             times_ms.append((time.perf_counter() - start) * 1e3)
-        issues = stream.issues
+        issues = [*checks.believe(raw_issues, config), *stream.issues]
         if truth is not None:
             issues = issues + checks.believe(truth_checks.examine_truth(
                 RawImage.from_array(left), RawImage.from_array(right), truth, search, issues,

@@ -162,7 +162,7 @@ class Evaluation:
             seen = self._observe(stream, name, pair)
             frames[name], times_ms = self._timed(stream.match)
             if name == self._own:
-                issues = stream.issues
+                issues = [*checks.believe(pair.issues, stream.config), *stream.issues]
             if self.method.confidence and pair.truth is not None:
                 frames[name] = dataclasses.replace(frames[name], confidence=_confidence(stream))
             maps[name] = _map(frames[name])

@@ -191,6 +191,7 @@ class _Examiner:
         try:
             found = checks.believe(checks.examine_calibration(
                 pair.calibration, left.width, left.height), config)
+            found += checks.believe(pair.issues, config)
             found += self._observer.observe(observed).issues
         except InputError as error:         # the node has not seen it that way: it has answered
             return [error.code.issue(str(error))]

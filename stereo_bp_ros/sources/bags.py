@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stereo_bp_ros.cameras.calibration import Calibration
+from stereo_bp_ros.cameras.rectification import Rectification
+from stereo_bp_ros.checks.byte_checks import check_bytes
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.images.stamps import Image, NoPairError, PairFinder
+from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.bag_messages import (
     CLOCK,
     FRAME_IDS,
@@ -334,6 +337,7 @@ class StereoBag:
     def _pair(self, stamp_ns: int, truth: TruthEntry | None, parts: Mapping[str, Any],
               infos: _Infos) -> Pair:
         calibration = disparity = None
+        issues: list[Issue] = []
         for part in parts.values():
             if isinstance(part, _Damaged):
                 raise StereoError(part.why)
@@ -343,7 +347,10 @@ class StereoBag:
                 known = {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS}
                 calibration = Calibration.from_camera_info(known['left'], known['right'])
                 if self._rectifier.may_be_raw(known) and self._decision.rectify:
+                    issues = check_bytes(images['left'], images['right'])
                     images = self._rectifier.rectified(images, known)
+                    calibration = Rectification.from_camera_info(
+                        known['left'], known['right']).calibration
             else:
                 images, calibration = self._given.of(images)
             scale = None
@@ -352,7 +359,7 @@ class StereoBag:
                 disparity = self._truth.read(truth, calibration, (left.height, left.width))
                 scale = self._truth.scale
             return Pair(str(stamp_ns), images['left'], images['right'], disparity, None,
-                        calibration, stamp_ns, truth_scale=scale)
+                        calibration, stamp_ns, truth_scale=scale, issues=tuple(issues))
         except ValueError as error:
             raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 

@@ -207,6 +207,31 @@ def record_scene(folder: pathlib.Path, name: str, *, is_raw: bool) -> pathlib.Pa
     return record_raw(folder / 'bag', images, 'mono8', info=lambda side: seen_info(side, name))
 
 
+def test_what_raw_images_and_their_calibration_show_before_they_are_rectified_is_told(
+        tmp_path, capsys):
+    scene = dict(zip(('left', 'right'), raw_cameras.scene(*SEEN_SIZE, SEEN_DISPARITY),
+                     strict=True))
+    noise = np.random.default_rng(0).integers(0, 256, SEEN_SIZE[::-1], np.uint16)
+
+    def twice(side):
+        found = seen_info(side, 'distorted')
+        found.k = [2 * value for value in found.k[:8]] + [1]
+        return found
+
+    for name, info, exchange, expected in (
+            ('right', lambda side: seen_info(side, 'distorted'), False, set()),
+            ('wrong', twice, True, {'pixel bytes', 'principal point'})):
+        values = {side: raw_cameras.raw_image(image, seen_info(side, 'distorted')).astype(
+            np.uint16) * 256 + noise for side, image in scene.items()}
+        path = record_raw(tmp_path / name, {
+            side: one.byteswap() if exchange else one for side, one in values.items()}, 'mono16',
+            info=info)
+        assert main(['evaluate', str(path), '--preset', 'sad_fast', '--set', 'disparity_range=32',
+                     '--repeat', '1', '--backend', 'cpu', '--json', '--rectified', 'no']) == 0
+        found = {one['code'] for one in json.loads(capsys.readouterr().out)['issues']}
+        assert found & {'pixel bytes', 'principal point'} == expected
+
+
 @pytest.mark.parametrize(('name', 'is_raw'), [
     ('distorted', False), ('distorted', True), ('turned', True), ('fisheye', True)])
 def test_images_are_rectified_if_their_rows_match_better_then_unless_the_user_knows_it(

@@ -25,13 +25,14 @@ RIGHT = {'16': ('mono16', '16UC1'), '16 big': ('mono16',), '12 in 16': ('mono16'
          'mosaic': ('bayer_rggb8',)}
 
 #: Kinds of bytes, encodings that they are wrong under, and what is to be told.
-WRONG = (('16', 'mono16 big', 'is_bigendian 0'), ('16 big', '16UC1', 'is_bigendian 1'),
-         ('12 in 16', 'mono16 big', 'is_bigendian 0'),
-         ('yuyv', 'yuv422', 'as yuv422_yuy2'), ('uyvy', 'yuyv', 'as yuv422 its'),
-         ('packed 12', 'mono8', '12 bits packed'), ('packed 12', 'bayer_grbg8', '12 bits packed'),
-         ('packed 12 of MIPI', 'mono8', '12 bits packed'),
-         ('packed 10 of MIPI', '8UC1', '10 bits packed'),
-         ('16', 'mono8', 'two bytes each: mono16'), ('yuyv', 'mono8', 'yuv422_yuy2'),
+WRONG = (('16', 'mono16 big', 'is_bigendian to 0'), ('16 big', '16UC1', 'is_bigendian to 1'),
+         ('12 in 16', 'mono16 big', 'is_bigendian to 0'),
+         ('yuyv', 'yuv422', 'seems to be yuv422_yuy2:'), ('uyvy', 'yuyv', 'seems to be yuv422:'),
+         ('packed 12', 'mono8', '12 bits a pixel, packed'),
+         ('packed 12', 'bayer_grbg8', '12 bits a pixel, packed'),
+         ('packed 12 of MIPI', 'mono8', '12 bits a pixel, packed'),
+         ('packed 10 of MIPI', '8UC1', '10 bits a pixel, packed'),
+         ('16', 'mono8', 'two bytes a pixel (mono16'), ('yuyv', 'mono8', 'yuv422_yuy2'),
          ('rgb', 'mono8', 'rgb8'), ('rgba', 'mono8', 'rgba8'), ('rgba', 'rgb8', 'rgba8'))
 
 
@@ -131,7 +132,7 @@ def test_the_node_warns_of_bytes_and_ends_with_them() -> None:
             message.data, message.step = written(picture, '16').tobytes(), 640
             messages.append(message)
         bench.process(bench.now, left=messages[0], right=messages[1])
-        assert ('is_bigendian 0' in bench.texts()) is told
+        assert ('is_bigendian to 0' in bench.texts()) is told
         assert 'min_valid_fraction' not in bench.texts() or not told
 
 

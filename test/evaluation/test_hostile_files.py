@@ -154,7 +154,7 @@ def test_sizes_count_in_every_kind_of_file(tmp_path):
 READ = """
 import json, resource, sys
 import numpy
-from stereo_bp_ros import files
+from stereo_bp_ros.images import files
 start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 said = []
 for name in sys.argv[1:]:

@@ -18,6 +18,7 @@ from stereo_bp_ros.checks.truth_checks import TruthScale
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.natural_order import natural_key
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
@@ -65,6 +66,7 @@ class Pair:
     input:       name of its source, where there are several; then ``name`` begins with it.
     is_numbered: whether files have the frame's number and no time: ``stamp_ns`` is at 10 Hz.
     truth_scale: by which the truth was read, where that is known.
+    issues:      what raw images have shown before they were rectified.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Pair:
     input: str = ''
     is_numbered: bool = False
     truth_scale: TruthScale | None = None
+    issues: tuple[Issue, ...] = ()
 
     @property
     def images(self) -> tuple[RawImage, RawImage]:
