@@ -55,7 +55,7 @@ _INFO_ADVICE = 'name it with --{side}-info (launch: {side}_info:=)'
 #: compressed as a whole.
 _FILES, COMPRESSED = ('.mcap', '.db3'), '.zstd'
 
-#: Names of the files of a recording, as rosbag2 writes them up to Kilted, and since.
+#: Names of the files of a recording, as rosbag2 wrote them first, and as it does since 2026.
 _PART = re.compile(r'(?P<name>.+)_(?P<number>[0-9]{1,9})')
 _PART_WITH_TIME = re.compile(
     r'(?P<number>[0-9]{1,9})_(?P<name>.+)_[0-9]{4}_[0-9]{2}_[0-9]{2}-[0-9]{2}_[0-9]{2}_[0-9]{2}')
