@@ -14,6 +14,9 @@ import numpy as np
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.issues import Issue, IssueCode
 
+#: Roughness of what is noise rather than a picture.
+NOISE = 0.6
+
 #: Rows that are looked at, and pixels of a side that tell nothing.
 ROWS, MIN_SIDE = 48, 16
 
@@ -83,6 +86,10 @@ def _meant(image: RawImage) -> str:
         if other_far > SMOOTHER * far + 1 or (
                 near > ALTERNATING * far + 1 and other_near < other_far):
             return 'yuv422' if layout.luma == 0 else 'yuv422_yuy2'
+        if _roughness(luma, 1) > NOISE and other_near < other_far and _is_smoother(
+                _roughness(chroma, 1) or math.inf, _roughness(luma, 1)):
+            return ('of 16 bits, whose lower ones are taken for luma (mono16, is_bigendian '
+                    f'{int(layout.luma == 1)})')
     return _packed(image)
 
 

@@ -177,8 +177,10 @@ def _meant(images: _Images, places: np.ndarray, truth: np.ndarray, values: np.nd
                          (truth[:, ::-1], 'with left and right exchanged'),
                          (_exchanged_bytes(truth), 'with the bytes of each value exchanged (PFM: '
                           'a scale below 0 is little-endian)'),
-                         (_exchanged_levels(truth, scale.numbers),
-                          'with the two bytes of each grey level exchanged')):
+                         (_levels(truth, scale).byteswap() / scale.numbers,
+                          'with the two bytes of each grey level exchanged'),
+                         (_levels(truth, scale).view(np.float16).astype(np.float64),
+                          'as half floats in 16 bits, not grey levels')):
         there = images.places(np.isfinite(turned) & (turned != 0))
         if len(there) >= MIN_SAMPLES:
             found.append((images.fit(there, turned.reshape(-1)[there]), text))
@@ -191,11 +193,11 @@ def _exchanged_bytes(truth: np.ndarray) -> np.ndarray:
         return np.asarray(truth.astype(np.float32).byteswap().astype(np.float64))
 
 
-def _exchanged_levels(truth: np.ndarray, levels: float) -> np.ndarray:
-    """Of a truth from an image of 16 bits, in the other byte order."""
+def _levels(truth: np.ndarray, scale: TruthScale) -> np.ndarray:
+    """uint16 H x W, of a truth from an image; 0 where it cannot be of one."""
     with np.errstate(all='ignore'):
-        whole = np.where(np.abs(truth * levels) < 65536, np.rint(truth * levels), 0)
-    return np.asarray(whole.astype(np.uint16).byteswap() / levels)
+        levels = np.rint(truth * scale.numbers)
+        return np.where((levels > 0) & (levels < 65536), levels, 0).astype(np.uint16)
 
 
 def _usual(factor: float) -> float:

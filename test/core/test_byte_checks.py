@@ -28,6 +28,7 @@ RIGHT = {'16': ('mono16', '16UC1'), '16 big': ('mono16',), '12 in 16': ('mono16'
 WRONG = (('16', 'mono16 big', 'is_bigendian to 0'), ('16 big', '16UC1', 'is_bigendian to 1'),
          ('12 in 16', 'mono16 big', 'is_bigendian to 0'),
          ('yuyv', 'yuv422', 'seems to be yuv422_yuy2:'), ('uyvy', 'yuyv', 'seems to be yuv422:'),
+         ('16', 'yuyv', 'mono16, is_bigendian 0'), ('16 big', 'uyvy', 'mono16, is_bigendian 1'),
          ('packed 12', 'mono8', '12 bits a pixel, packed'),
          ('packed 12', 'bayer_grbg8', '12 bits a pixel, packed'),
          ('packed 12 of MIPI', 'mono8', '12 bits a pixel, packed'),

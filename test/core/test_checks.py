@@ -294,6 +294,16 @@ def test_a_field_of_view_that_no_lens_has_is_told(focal: float, told: bool) -> N
     assert codes(found) == [IssueCode.FIELD_OF_VIEW] * told
 
 
+@pytest.mark.parametrize('folder', ['middlebury2014', 'sequence'])
+def test_real_calibrations_are_believed(data: pathlib.Path, folder: str) -> None:
+    if not (data / folder).is_dir():
+        pytest.skip(f'no {folder} in {data}')
+    pair = open_dataset(data / folder)[0]
+    assert pair.calibration is not None
+    height, width = pair.left.shape[:2]
+    assert checks.examine_calibration(pair.calibration, width, height) == []
+
+
 def test_k_of_another_resolution_is_told_where_raw_images_are_rectified() -> None:
     for factor, told in ((1, False), (2, True)):
         infos = [camera_info(side) for side in SIDES]
