@@ -20,8 +20,8 @@ from stereo_bp_ros.images.grey import to_8_bits
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.issues import Issue, IssueCode
 
-#: Issues of images that no truth fits.
-CAUSES = {*frame_checks.CAUSES, IssueCode.VERTICAL_OFFSET, IssueCode.RECTIFIED}
+#: Issues of images that a truth may fit badly.
+MISALIGNED = {IssueCode.VERTICAL_OFFSET, IssueCode.RECTIFIED}
 
 #: Part of a truth that may lie beyond the range: errors of its own.
 TRUTH_TOLERANCE = 0.005
@@ -78,11 +78,11 @@ def examine_truth(left: RawImage, right: RawImage, truth: np.ndarray, config: Ma
     :param issues: of the pair; they may explain why nothing fits.
     :param scale: by which it was read.
     """
-    found = []
-    if not any(one.code in CAUSES for one in issues):
+    found, codes = [], {one.code for one in issues}
+    if not codes & frame_checks.CAUSES:
         found = check_values(to_8_bits(left, config.mono16_scale),
                              to_8_bits(right, config.mono16_scale), truth,
-                             scale or TruthScale())
+                             scale or TruthScale(), must_fit=not codes & MISALIGNED)
     return found or check_range(truth, config)
 
 
@@ -117,11 +117,12 @@ def check_range(truth: np.ndarray, config: MatcherConfig) -> list[Issue]:
 
 
 def check_values(left: np.ndarray, right: np.ndarray, truth: np.ndarray,
-                 scale: TruthScale) -> list[Issue]:
+                 scale: TruthScale, *, must_fit: bool = True) -> list[Issue]:
     """The values of a truth are disparities of these images, in pixels, and enough.
 
     :param left, right: uint8 H x W, grey values of rectified images.
     :param truth, scale: as of ``examine_truth``.
+    :param must_fit: whether a truth that fits by no reading is an issue.
     """
     known = np.isfinite(truth)
     part = np.count_nonzero(known) / max(1, truth.size)
@@ -146,7 +147,7 @@ def check_values(left: np.ndarray, right: np.ndarray, truth: np.ndarray,
     if meant:
         return [IssueCode.TRUTH_VALUES.issue(f'the true disparities fit the images far better '
                                              f'{meant}')]
-    if fit < NO_FIT:
+    if must_fit and fit < NO_FIT:
         return [IssueCode.TRUTH_VALUES.issue(
             'the right image, warped by the true disparities, is no more like the left one than '
             'by chance: are they of this pair, and disparities in pixels?')]

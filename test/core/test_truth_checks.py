@@ -136,6 +136,9 @@ def test_one_cause_is_told_of_a_truth_and_none_where_the_images_are_the_cause() 
         IssueCode.TRUTH_VALUES]
     assert [one.code for one in examine_pair(left, left, CONFIG, truth=truth)] == [
         IssueCode.IDENTICAL]
+    lower = np.roll(right, 1, axis=0)
+    assert [one.code for one in examine_pair(left, lower, CONFIG, truth=truth / 4)] == [
+        IssueCode.VERTICAL_OFFSET, IssueCode.TRUTH_VALUES][::-1]
     ignoring = CONFIG.replace(ignored_checks='truth_values, truth_beyond_the_range')
     assert examine_pair(left, right, ignoring, truth=4 * truth) == []
     with pytest.raises(InputError, match=r'truth is .*240 x 320'):
