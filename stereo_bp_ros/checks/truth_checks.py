@@ -159,10 +159,9 @@ def _meant(images: _Images, places: np.ndarray, truth: np.ndarray, values: np.nd
     """Which other reading of the values fits far better; '' = none."""
     grid = FACTOR_STEP ** np.arange(1, int(math.log(MAX_FACTOR, FACTOR_STEP)) + 1)
     grid = np.concatenate([1 / grid[::-1], [1.0], grid])
-    coarse = grid[::2]
     found: list[tuple[float, str]] = []
     for name, read in (('', values), ('with the other sign', -values)):
-        best = max(grid if not name else coarse, key=lambda one: images.fit(places, read * one))
+        best = max(grid, key=lambda one: images.fit(places[::4], read[::4] * one))
         finer = best * np.linspace(1 / FACTOR_STEP, FACTOR_STEP, 15)
         factor = _usual(max(finer, key=lambda one: images.fit(places, read * one)))
         if max(factor, 1 / factor) < MIN_FACTOR:
@@ -172,7 +171,8 @@ def _meant(images: _Images, places: np.ndarray, truth: np.ndarray, values: np.nd
                           _scaled(name, factor, scale, -1 if name else 1)))
     spread = float(np.median(np.abs(values)))
     depths = spread * np.geomspace(0.5, images.width / 2, 150)
-    found.append((max(images.fit(places, one / values) for one in depths),
+    depth = max(depths, key=lambda one: images.fit(places[::4], one / values[::4]))
+    found.append((images.fit(places, depth / values),
                   'as depths, and a disparity is focal length x baseline / depth'))
     for turned, text in ((truth[::-1], 'upside down: PFM has its bottom row first'),
                          (truth[:, ::-1], 'with left and right exchanged'),
