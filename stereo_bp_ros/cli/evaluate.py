@@ -124,10 +124,13 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError('--json-lines is for --scenario, and in place of --json')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
-    sources = _open(scenario.inputs if scenario else inputs_of(options.paths),
-                    shared.chosen_topics(options), options.limit)
+    opened = functools.cache(lambda: _open(
+        scenario.inputs if scenario else inputs_of(options.paths),
+        shared.chosen_topics(options), options.limit))
+    # A setting that is none is said before a source that cannot be read.
     config = MatcherConfig.from_mapping(shared.chosen_settings(
-        options, fixed, otherwise=AUTO, size=sources.first_size))
+        options, fixed, otherwise=AUTO, size=lambda: opened().first_size()))
+    sources = opened()
     own = against.own_name(options, config)
     names, others = against.chosen(options, own, config)
     method = Method(options.repeat, options.confidence, _calibration(options),

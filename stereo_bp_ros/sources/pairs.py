@@ -260,11 +260,11 @@ def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | Non
     else:
         dataset = open_dataset(source, _tolerance_s(topics), globs,
                                topics.truth_scale if topics else None)
-        load: Callable[[int], Pair] = dataset.__getitem__
-        if topics and (topics.calibration or topics.rectification):
-            given = GivenCalibration(topics, dataset.first_image)
-            load = lambda place: given.applied(dataset[place])      # noqa: E731
-        yield _Numbered(dataset.names, load, dataset.is_sequence, dataset.warnings)
+        given = (GivenCalibration(topics, dataset.first_image)
+                 if topics and (topics.calibration or topics.rectification) else None)
+        yield _Numbered(dataset.names, lambda place: (
+            given.applied(dataset[place]) if given else dataset[place]),
+            dataset.is_sequence, dataset.warnings)
 
 
 def _tolerance_s(topics: StereoTopics | None) -> float:

@@ -40,7 +40,7 @@ def test_any_setting_on_the_command_line_ends_in_a_status(assignments):
 @pytest.mark.parametrize(('verb', 'option'), [
     ('replay', '--rate'), ('replay', '--loop'), ('replay', '--period'), ('replay', '--wait'),
     ('demo', '--frames'), ('demo', '--noise'), ('evaluate', '--repeat'), ('evaluate', '--limit'),
-    ('evaluate', '--focal'), ('evaluate', '--baseline'), ('match', '--truth-scale'),
+    ('evaluate', '--focal'), ('evaluate', '--baseline'), ('match', '--repeat'),
     ('info', '--disparities'), ('render', '--frames'), ('calibrate-check', '--every')])
 def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option):
     inputs = {'demo': 0, 'info': 0, 'render': 0, 'match': 2}

@@ -121,7 +121,7 @@ def test_the_users_choice_of_memory_stays_and_another_c_library_is_left_alone(mo
 
 LOCKING = """
 import pathlib, re, resource, sys
-from stereo_bp_ros import transport
+from stereo_bp_ros.system import transport
 
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (int(sys.argv[1]), int(sys.argv[1])))
 if sys.argv[2] == 'ordinary':

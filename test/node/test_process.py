@@ -66,7 +66,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)    # the tests themselves may run u
 os.close(1)
 os.close(2)
 sys.stdout = sys.stderr = None
-from stereo_bp_ros import process
+from stereo_bp_ros.system import process
 from stereo_bp_ros.node.main import main
 process.end_despite_faults.__defaults__ = (1.0,)
 class Failing:
