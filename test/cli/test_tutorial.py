@@ -47,7 +47,9 @@ def test_the_commands_of_steps_2_to_4_leave_what_the_page_says(
         render_bag(RoadSequence(width=320, height=240, max_disparity=30, frames=8),
                    tmp_path / 'build/demo/bp/input', bar)
     page = (repository / 'docs/tutorial/first_hour.md').read_text(encoding='utf-8')
-    script = 'set -em\n' + blocks(page, '2. Your own pair', '5. Your own cameras') + 'wait || true'
+    # The node ends with the script, also where a command fails.
+    script = ('set -em\ntrap "kill -INT %1 || true; wait || true" EXIT\n'
+              + blocks(page, '2. Your own pair', '5. Your own cameras'))
     assert script.count('stereo_bp') > 6
     with machine.domain() as domain:
         done = subprocess.run(

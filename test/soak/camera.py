@@ -19,7 +19,7 @@ from test.soak.ledger import Ledger, Shown
 #: Disparities that pairs show. Each has its own texture: halves of two pairs match nowhere.
 DISPARITIES = range(3, 26)
 
-WIDTH, HEIGHT, FOCAL = 96, 64, 500.0
+WIDTH, HEIGHT, FOCAL = 96, 64, 250.0
 
 #: Seconds between two messages of /clock.
 CLOCK_PERIOD = 0.01

@@ -355,7 +355,7 @@ CAMERA_FAULTS = (
     Fault('images are cut short', NAMED, camera(short=True), results=False,
           says=('input', 'short data')),
     Fault('the calibration changes', 'Each result has the calibration of its images.',
-          camera(focal=620.0), shown=results(focal=620.0)),
+          camera(focal=310.0), shown=results(focal=310.0)),
     Fault('the baseline is zero', NAMED, camera(baseline=0.0), results=False,
           says=('input', 'zero baseline')),
     Fault('camera_info is of another size', NAMED, camera(info_width=80), results=False,
