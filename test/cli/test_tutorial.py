@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 pytest.importorskip('rclpy', reason='step 4 needs the node')
 pytest.importorskip('rosbags')
@@ -18,6 +19,7 @@ from rich.progress import Progress
 
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.cli.render import render_bag
+from stereo_bp_ros.replay.session import reliable_overrides
 from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test import machine
 
@@ -51,6 +53,11 @@ def test_the_commands_of_steps_2_to_4_leave_what_the_page_says(
     script = ('set -em\ntrap "kill -INT %1 || true; wait || true" EXIT\n'
               + blocks(page, '2. Your own pair', '5. Your own cameras'))
     assert script.count('stereo_bp') > 6
+    # A busy machine loses images on their way to a best effort subscription.
+    (tmp_path / 'reliable.yaml').write_text(yaml.safe_dump(
+        {'/**': {'ros__parameters': reliable_overrides()}}))
+    script = script.replace('use_sim_time:=true', 'use_sim_time:=true --params-file reliable.yaml')
+    assert script.count('reliable.yaml') == 1
     with machine.domain() as domain:
         done = subprocess.run(
             ['bash', '-c', script], cwd=tmp_path, text=True, capture_output=True, timeout=500,
