@@ -92,7 +92,7 @@ class IssueCode(str, enum.Enum):
         'corners have disparities within the range, not on its other side')
     VERTICAL_OFFSET = (
         'vertical offset', WARN,
-        'rows of the two images match to 0.75 px (node: max_vertical_offset)')
+        'rows of half of the corners match to 0.75 px (node: max_vertical_offset)')
     YAW = (
         'yaw', WARN, 'cameras are not turned about their vertical axes: what comes nearer grows '
         'in the image as its disparity does, and nothing is behind infinity')
