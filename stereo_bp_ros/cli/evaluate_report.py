@@ -89,7 +89,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
     :param stopped: why not all pairs are there.
     """
     known: list[dict[str, Any]] = [{**one.to_dict(), 'pairs': None} for one in issues]
-    for issue, pairs in summarise(itertools.chain.from_iterable(one.issues for one in results)):
+    for issue, pairs in summarise(one.issues for one in results):
         _log.warning('%s (%d of %d pairs)', issue, pairs, len(results))
         known.append({**issue.to_dict(), 'pairs': pairs})
     found: dict[str, Any] = {
