@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 from collections.abc import Iterable, Iterator
 
 
@@ -92,7 +93,7 @@ class IssueCode(str, enum.Enum):
         'corners have disparities within the range, not on its other side')
     VERTICAL_OFFSET = (
         'vertical offset', WARN,
-        'rows of the two images match to 0.75 px (node: max_vertical_offset)')
+        'rows of half of the corners match to 0.75 px (node: max_vertical_offset)')
     YAW = (
         'yaw', WARN, 'cameras are not turned about their vertical axes: what comes nearer grows '
         'in the image as its disparity does, and nothing is behind infinity')
@@ -180,10 +181,11 @@ class Issue:
         return {'code': self.code.value, 'level': str(self.level), 'text': self.text}
 
 
-def summarise(issues: Iterable[Issue]) -> Iterator[tuple[Issue, int]]:
-    """Of each code the issue of the largest weight, and how many there are."""
-    by_code: dict[IssueCode, list[Issue]] = {}
-    for one in issues:
-        by_code.setdefault(one.code, []).append(one)
-    for many in by_code.values():
-        yield max(many, key=lambda one: one.weight), len(many)
+def summarise(pairs: Iterable[Iterable[Issue]]) -> Iterator[tuple[Issue, int]]:
+    """Of each code the issue of the largest weight, and how many pairs have any of it."""
+    by_code: dict[IssueCode, dict[int, list[Issue]]] = {}
+    for number, issues in enumerate(pairs):
+        for one in issues:
+            by_code.setdefault(one.code, {}).setdefault(number, []).append(one)
+    for of_pairs in by_code.values():
+        yield max(itertools.chain(*of_pairs.values()), key=lambda one: one.weight), len(of_pairs)

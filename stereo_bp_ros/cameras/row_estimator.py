@@ -70,6 +70,7 @@ class RowState:
     remaining: the same once the correction has come to its target.
     residual: robust standard deviation of the latest pair's points around the estimate, pixels.
     points:   points of that pair that agree.
+    places:   float64 2 x points, their columns and rows, pixels.
     pairs:    pairs in the estimate.
     reason:   why the estimate is not corrected, or not by the latest pair; '' = all is well.
     measured_s: time of the latest pair that shows rows; None before the first one.
@@ -83,10 +84,25 @@ class RowState:
     remaining: float = 0.0
     residual: float = math.inf
     points: int = 0
+    places: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.zeros((2, 0)), repr=False, compare=False)
     pairs: int = 0
     reason: str = 'nothing measured'
     measured_s: float | None = None
     corrected_s: float | None = None
+
+    def typical(self, other: RowCorrection | None = None) -> float:
+        """Rows by which half of the points miss each other at least, pixels; nothing is
+        extrapolated.
+
+        :param other: what is undone; None = nothing.
+        """
+        if self.estimate is None or not self.points:
+            return 0.0
+        rows = self.estimate.rows(*self.places)
+        if other is not None:
+            rows = rows - other.rows(*self.places)
+        return float(np.median(np.abs(rows)))
 
     @property
     def text(self) -> str:
@@ -123,12 +139,13 @@ class _Way(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """Terms that fit the points of one pair, their information (5 x 5), and how well they do."""
+    """Terms that fit the points of one pair, their information (5 x 5), how well they do, and
+    places of points that agree (2 x N)."""
 
     terms: np.ndarray
     information: np.ndarray
     residual: float
-    points: int
+    places: np.ndarray
 
 
 class RowEstimator:
@@ -249,15 +266,15 @@ class RowEstimator:
                        else np.maximum(0, 1 - (rest / (TUKEY * sigma)) ** 2) ** 2)
             weighted = at.T * (weights / sigma**2)
             terms = np.linalg.solve(weighted @ at + prior, weighted @ dy)
-        agree = int(np.count_nonzero(np.abs(dy - at @ terms) <= 3 * sigma))
-        if sigma > MAX_SPREAD or agree < MIN_POINTS:
+        agree = np.abs(dy - at @ terms) <= 3 * sigma
+        if sigma > MAX_SPREAD or np.count_nonzero(agree) < MIN_POINTS:
             return CONTRADICTION
         # Many points of a cell say no more than one with the error that they have in common.
         side = self._width / CELLS
         _, cell = np.unique(points[:, :2] // side, axis=0, return_inverse=True)
         of_cell = np.bincount(cell.reshape(-1), weights)[cell.reshape(-1)]
         weights = weights / (sigma**2 + UNEXPLAINED_PX**2 * of_cell)
-        return _Pair(terms, (at.T * weights) @ at, sigma, agree)
+        return _Pair(terms, (at.T * weights) @ at, sigma, points[agree, :2].T)
 
     def _differ(self, one: _Gaussian, other: _Gaussian) -> bool:
         """Whether two estimates move any place by different rows."""
@@ -297,7 +314,7 @@ class RowEstimator:
         self.state = RowState(
             estimate, tuple(np.sqrt(np.maximum(0, np.diag(best.covariance))).tolist()),
             float(rows[largest]), float(sigmas[largest]), float(apart.max()), pair.residual,
-            pair.points, pairs, reason, time_s, since_s)
+            pair.places.shape[1], pair.places, pairs, reason, time_s, since_s)
 
     def _columns(self, best: _Gaussian) -> float:
         """The scale of columns: that of rows where it is surely one of the focal length."""

@@ -341,9 +341,9 @@ class FrozenCameras:
 #: Corners that must have one partner only, and the part of them that must lie on the wrong side.
 MIN_CORNERS, EXCHANGED = 10, 0.85
 
-#: Rows that two images may miss each other by, anywhere, pixels; and by how many standard
-#: deviations they must exceed that: those of corners are extrapolated.
-MAX_VERTICAL_OFFSET, CERTAIN_SIGMAS = 0.75, 2.0
+#: Rows that half of the corners may miss their partners by, pixels. With KITTI's 0.5, and 2.4 at
+#: an edge of the image, block matching is as good as without (sensitivity.md).
+MAX_VERTICAL_OFFSET = 0.75
 
 
 def check_exchanged(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> list[Issue]:
@@ -368,11 +368,13 @@ def check_exchanged(left: np.ndarray, right: np.ndarray, config: MatcherConfig) 
 
 
 def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
-                          reference: RowCorrection | None, width: int, height: int) -> list[Issue]:
+                          undone: RowCorrection | None, reference: RowCorrection | None,
+                          width: int, height: int) -> list[Issue]:
     """The rows of a sequence of pairs match.
 
-    :param limit: rows by which they may miss each other, pixels.
+    :param limit: rows by which half of the corners may miss each other, pixels.
     :param is_corrected: whether the matcher undoes what is significant.
+    :param undone: what it undoes; None = nothing.
     :param reference: what the rows are compared with; None = nothing yet.
     :param width, height: of the rectified images, pixels.
     """
@@ -380,34 +382,35 @@ def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
     if now is None:
         return []
     found = []
-    error = state.remaining if is_corrected else state.largest
-    if error - CERTAIN_SIGMAS * state.sigma > limit:
+    if (half := state.typical(undone)) > limit:
+        most = state.remaining if is_corrected else state.largest
         why = f' ({state.reason})' if is_corrected and state.reason else ''
         found.append(IssueCode.VERTICAL_OFFSET.issue(
-            f'the rows of the two images miss each other by up to {error:.2f} px{why} '
-            f'(max_vertical_offset {limit:g}): the right image is {now.middle(width, height):.2f} '
-            f'px lower, and {now.tilt(width):.2f} px more at its right edge than at its left. Are '
-            'the images rectified, with the calibration of these cameras?', error))
-    if reference is not None and not is_corrected:
-        moved = float(np.abs(now.rows_of_image(width, height)
-                             - reference.rows_of_image(width, height)).max())
-        if moved > limit:
-            found.append(IssueCode.VERTICAL_OFFSET.issue(
-                f'the rows of the two images have moved by up to {moved:.2f} px since the first '
-                'pairs: has a camera moved in its mounting?', moved))
+            f'the rows of the two images miss each other by up to {most:.2f} px{why}, half of the '
+            f'corners by more than {half:.2f} px (max_vertical_offset {limit:g}): the right image '
+            f'is {now.text}. Are the images rectified, with the calibration of these cameras?',
+            half))
+    if reference is not None and not is_corrected and (half := state.typical(reference)) > limit:
+        most = float(np.abs(now.rows_of_image(width, height)
+                            - reference.rows_of_image(width, height)).max())
+        found.append(IssueCode.VERTICAL_OFFSET.issue(
+            f'the rows of the two images have moved by up to {most:.2f} px since the first pairs, '
+            f'half of the corners by more than {half:.2f} px (max_vertical_offset {limit:g}): has '
+            'a camera moved in its mounting?', half))
     return found
 
 
 def check_rectified_once(as_they_come: float | None, limit: float) -> list[Issue]:
     """Rows of raw images do not match before they are rectified, where they do not match after.
 
-    :param as_they_come: largest vertical offset of the images before, pixels; None = not known.
+    :param as_they_come: rows by which half of the corners miss each other before at least, pixels;
+        None = not known.
     """
     if as_they_come is None or as_they_come > limit:
         return []
     return [IssueCode.RECTIFIED.issue(
-        f'rows match to {as_they_come:.2f} px in the images as they come, and not once they are '
-        'rectified: they seem to be rectified already; set rectify to false')]
+        f'rows match to {as_they_come:.2f} px in half of the corners as they come, and not '
+        'once they are rectified: they seem to be rectified already; set rectify to false')]
 
 
 def examine_images(left: RawImage, right: RawImage, config: MatcherConfig) -> list[Issue]:

@@ -24,7 +24,7 @@ from stereo_bp_ros.evaluation.results import PERFORMANCE, Result, Summary, Total
 from stereo_bp_ros.evaluation.scenario import Scenario
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
-from stereo_bp_ros.issues import Issue, IssueCode, summarise
+from stereo_bp_ros.issues import Issue, summarise
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.analysis import RecordedRun
@@ -89,7 +89,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
     :param stopped: why not all pairs are there.
     """
     known: list[dict[str, Any]] = [{**one.to_dict(), 'pairs': None} for one in issues]
-    for issue, pairs in summarise(itertools.chain.from_iterable(one.issues for one in results)):
+    for issue, pairs in summarise(one.issues for one in results):
         _log.warning('%s (%d of %d pairs)', issue, pairs, len(results))
         known.append({**issue.to_dict(), 'pairs': pairs})
     found: dict[str, Any] = {
@@ -175,7 +175,7 @@ def write_html(path: pathlib.Path, title: str, summary: Mapping[str, Any],
             tables.run_table(one), *one.showing.maps(), *one.showing.viewer(one.name)],
             one.showing.chosen() if one.showing.shots else '') for one in runs),
         report.Section('Plots', tables.plots_of(matchers)), *pictures,
-        report.Section('Figures', figures, ' '.join(_legend(summary, totals).split())),
+        report.Section('Figures', figures, ' '.join(tables.legend(totals).split())),
         report.Section('Times', [times] if times.rows else [],
                        (f'Latency of every frame, {THROUGH_NODE}' if runs else
                         'All runs of all frames') + ', milliseconds.'),
@@ -195,19 +195,13 @@ def _print(title: str, summary: Mapping[str, Any], results: Collection[Result], 
         if table.rows:
             shared.print_table(table.title, table.columns, table.rows, ranks=table.ranks,
                                keys=1 + ('matcher' in table.columns))
-    legend = _legend(summary, totals).split('\n') if results else []
+    legend = tables.legend(totals).split('\n') if results else []
     shared.say(*legend, *lines(summary))
 
 
 def _tables(title: str, results: Collection[Result], totals: Totals) -> list[report.Table]:
     """Those of the figures, on the page and in a terminal."""
     return [tables.frame_table(title, results, totals), *tables.further_tables(totals.matchers)]
-
-
-def _legend(summary: Mapping[str, Any], totals: Totals) -> str:
-    # A truth lies beside the pairs that is not read.
-    return tables.legend(totals, any(
-        one['code'] == IssueCode.SOURCE for one in summary['issues']))
 
 
 def _notes(summary: Mapping[str, Any], judged: int) -> list[str]:

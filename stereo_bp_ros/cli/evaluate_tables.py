@@ -31,7 +31,7 @@ figures of the frames; all: of all their pixels together. share: of the pixels
 with truth. The density of a sky is its share that has a disparity."""
 
 NO_TRUTH_LEGEND = """\
-{lack}
+No truth was read.
 of all valid: pixels with a disparity, in per cent of all. D: disparities
 searched; ms: median time of the runs of a pair."""
 
@@ -120,15 +120,9 @@ def frame_table(title: str, results: Collection[Result], totals: Totals) -> Tabl
                *(column.rank for column in shown)])
 
 
-def legend(totals: Totals, unread_truth: bool) -> str:
-    """What the columns of ``frame_table`` are.
-
-    :param unread_truth: whether a warning has named one.
-    """
-    if has_truth(totals):
-        return LEGEND
-    return NO_TRUTH_LEGEND.format(lack='No truth was read: see the warning.' if unread_truth
-                                  else 'There is no truth.')
+def legend(totals: Totals) -> str:
+    """What the columns of ``frame_table`` are."""
+    return LEGEND if has_truth(totals) else NO_TRUTH_LEGEND
 
 
 def has_truth(totals: Totals) -> bool:

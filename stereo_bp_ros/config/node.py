@@ -64,7 +64,7 @@ class NodeConfig(Settings):
     min_valid_fraction: float = setting(
         0.05, 'warn when the valid fraction of the window falls below this', 0, 1, live=True)
     max_vertical_offset: float = setting(
-        0.75, 'warn when the rows of a pair differ by more than this in any column; 0 = not '
+        0.75, 'warn when the rows of half of the corners differ by more than this; 0 = not '
         'measured', 0, 32, unit='pixels', live=True)
     latency_budget_ms: float = setting(
         100.0, 'warn when the 95th percentile of the total latency exceeds this; 0 = off',

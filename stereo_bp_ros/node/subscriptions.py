@@ -113,10 +113,11 @@ class InputSubscriptions:
         """Of both camera_info topics; a latched one need not be published again."""
         reports = {side: monitor.report(now) for side, monitor in self.infos.items()}
         for side, report in reports.items():
-            if side in self._latched:
-                if self._node.count_publishers(report.topic):
-                    reports[side] = dataclasses.replace(report, silent=0.0)
-            elif not report.seen and qos.is_latched(self._node, report.topic):
+            if not qos.is_latched(self._node, report.topic):
+                continue
+            if report.seen:
+                reports[side] = dataclasses.replace(report, silent=0.0)
+            elif side not in self._latched:
                 self._subscribe_latched(f'{side}/camera_info', side)
         return reports
 

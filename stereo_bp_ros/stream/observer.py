@@ -400,8 +400,8 @@ class PairObserver:
         state, config = sequence.rows.state, pair.config
         is_corrected = config.row_correction == 'correct'
         found = [] if not sequence.is_known else checks.check_vertical_offset(
-            state, limit, is_corrected, sequence.reference, sequence.camera.width,
-            sequence.camera.height)
+            state, limit, is_corrected, sequence.rows.target if is_corrected else None,
+            sequence.reference, sequence.camera.width, sequence.camera.height)
         if pair.rectification is not None and pair.apart_s <= MAX_APART_S and (
                 not shows_rows or found):
             raw = RowEstimator(pair.left.width, pair.left.height).add(row_points(
@@ -409,7 +409,7 @@ class PairObserver:
                 to_8_bits(pair.right, config.mono16_scale),
                 config.min_disparity, config.max_disparity), 0.0)
             found += checks.check_rectified_once(
-                None if raw.estimate is None else raw.largest, limit)
+                None if raw.estimate is None else raw.typical(), limit)
         return found
 
 

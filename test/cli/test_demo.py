@@ -176,7 +176,7 @@ def test_a_run_of_which_nothing_is_judged_fails_with_the_reason(
     assert [text['text'] for text in found['issues']] == [reason]
     if importlib.util.find_spec('jinja2') and importlib.util.find_spec('matplotlib'):
         assert reason in (tmp_path / 'report.html').read_text()
-    assert 'There is no truth' not in said.out
+    assert 'No truth was read' not in said.out
 
 
 def test_a_replay_that_stood_still_says_so(tmp_path, caplog, monkeypatch):

@@ -303,7 +303,7 @@ def test_pairs_without_truth_get_a_table_without_accuracy(sets, capsys):
     assert main(['evaluate', str(sets / 'two'), *FAST]) == 0
     printed = capsys.readouterr().out
     assert '96 x 48' in printed
-    assert 'There is no truth' in printed
+    assert 'No truth was read.' in printed
     for word in ('filled', 'EPE', 'By region'):
         assert word not in printed
 

@@ -28,6 +28,7 @@ from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import ignored_codes
 from stereo_bp_ros.images.raw_images import ENCODINGS
 from stereo_bp_ros.images.stamps import SIDES
+from stereo_bp_ros.issues import summarise
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from test.raw_cameras import camera_info
 from test.slanted_plane import SlantedPlane
@@ -99,6 +100,13 @@ def test_an_issue_is_ignored_by_its_code_and_none_of_sizes_memory_or_numbers() -
     for name in ('bad calibration', 'identical', 'device', 'source'):
         with pytest.raises(ConfigError, match=f'ignored_checks.*{name}'):
             CONFIG.replace(ignored_checks=name)
+
+
+def test_issues_of_one_code_are_counted_by_pairs_and_told_by_the_worst() -> None:
+    mild, bad = (IssueCode.EXPOSURE.issue(f'dark by {weight}', weight) for weight in (1.0, 2.0))
+    other = IssueCode.BITS.issue('12 bits')
+    pairs = [mild, other, mild], [bad, mild], [], [mild]
+    assert list(summarise(pairs)) == [(bad, 3), (other, 1)]
 
 
 # One image, and two beside each other

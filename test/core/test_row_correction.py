@@ -85,6 +85,18 @@ def test_the_largest_rows_of_an_estimate_and_of_its_correction_are_at_the_same_p
     assert {(0, 0), (WIDTH - 1, HEIGHT - 1), (CX, CY)} <= set(zip(x, y, strict=True))
 
 
+def test_rows_that_half_of_the_points_miss_are_those_of_points_and_not_of_far_corners() -> None:
+    for terms, width, typical in (((1.5, 0, 0, 0, 0), WIDTH, 1.5), ((0, 0, 0, 9, 0), WIDTH, 0.4),
+                                  ((0, 2, 0, 0, 0), 60.0, 1.65)):
+        pairs = Pairs()
+        assert pairs.estimator.state.typical() == 0
+        pairs.see(terms, 3, width=width)
+        state = pairs.estimator.state
+        assert state.places.shape == (2, state.points)
+        assert state.typical() == pytest.approx(typical, abs=0.12)
+        assert state.typical(pairs.estimator.target) < 0.1
+
+
 @pytest.mark.parametrize('name', ['offset', 'roll', 'focal length', 'keystone'])
 def test_terms_that_the_points_do_not_need_are_left_out(name: str) -> None:
     pairs = Pairs()

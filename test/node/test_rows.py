@@ -125,8 +125,9 @@ def test_estimates_are_reported_and_no_pair_is_measured_twice(of: Any) -> None:
 
 @pytest.mark.parametrize('mode', ['off', 'measure'])
 @pytest.mark.parametrize(('offset', 'tilt', 'warned'), [
-    (0.6, 0.0, False), (-0.9, 0.0, True), (0.0, 1.3, False), (-0.5, 0.7, True)])
-def test_rows_that_miss_each_other_in_any_column_are_a_warning_where_nothing_is_corrected(
+    (0.6, 0.0, False), (-0.9, 0.0, True), (0.0, 2.6, False), (0.0, 3.6, True),
+    (-0.6, 1.2, False), (-1.0, 1.2, True)])
+def test_rows_that_half_of_the_points_miss_are_a_warning_where_nothing_is_corrected(
         of: Any, mode: str, offset: float, tilt: float, warned: bool) -> None:
     bench = of(CONFIG.replace(row_correction=mode))
     bench.see(offset, tilt=tilt)
