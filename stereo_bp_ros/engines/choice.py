@@ -71,7 +71,7 @@ def _resolve(given: MatcherConfig, calibration: Calibration | None,
 
 
 #: What ``auto`` chooses from, the fewest errors first.
-BEST = ('road', 'road_band', 'road_fast')
+BEST = ('road_full', 'road', 'road_fast')
 
 
 def best_preset(settings: Mapping[str, Any], width: int = 0, height: int = 0) -> tuple[str, str]:

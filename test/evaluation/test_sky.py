@@ -30,7 +30,7 @@ def matched(config, frames):
     {'sky': 'textureless', 'noise_sigma': 0.5}], ids=str)
 def test_road_leaves_a_sky_without_texture_out_and_keeps_the_street(options, backend):
     frame = RoadSequence(width=480, height=360, max_disparity=44, **options).frame(40)
-    config = MatcherConfig.preset('road', disparity_range=48, backend=backend)
+    config = MatcherConfig.preset('road_full', disparity_range=48, backend=backend)
     scores = []
     for threshold in (0, config.contrast_threshold):
         (disparity, valid), = matched(config.replace(contrast_threshold=threshold),
@@ -44,10 +44,10 @@ def test_road_leaves_a_sky_without_texture_out_and_keeps_the_street(options, bac
     assert street.bad_estimated(3.0) < street_before.bad_estimated(3.0) + 0.1
 
 
-def test_road_keeps_its_promise_on_every_real_frame_and_leaves_their_sky_out(data, backend):
+def test_road_full_keeps_its_promise_on_every_real_frame_and_leaves_their_sky_out(data, backend):
     """Of each at least 85 % of the truth, of that at most 4 % wrong; on average 2.5 %."""
     pairs = list(open_dataset(data / 'kitti2012'))
-    answers = matched(MatcherConfig.preset('road', backend=backend),
+    answers = matched(MatcherConfig.preset('road_full', backend=backend),
                       [(pair.left, pair.right) for pair in pairs])
     found = [score(disparity, pair.truth, valid)
              for (disparity, valid), pair in zip(answers, pairs, strict=True)]

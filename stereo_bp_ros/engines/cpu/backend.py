@@ -20,7 +20,7 @@ from stereo_bp_ros.errors import BackendUnavailable, shown
 
 #: The largest images, pixels a core, that a preset matches in about 90 ms: 460,000 took 408 and
 #: 174 ms on two.
-MAX_SHARES = {'road': 50_000, 'road_band': 110_000, 'road_fast': math.inf}
+MAX_SHARES = {'road_full': 50_000, 'road': 110_000, 'road_fast': math.inf}
 
 #: With older ones, parallel kernels were seen to crash.
 MIN_NUMBA = (0, 57)

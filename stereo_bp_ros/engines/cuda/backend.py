@@ -109,7 +109,7 @@ class CudaBackend(Backend[Plan]):
 
     def is_fast_enough(self, preset: str, resolved: Resolved[Plan], width: int, height: int
                        ) -> bool:
-        if self.device.is_integrated and preset == 'road':
+        if self.device.is_integrated and preset == 'road_full':
             return False
         try:
             return not width or resolved.plan(
