@@ -154,6 +154,11 @@ def _largest_sum(config: MatcherSettings) -> tuple[int, int]:
     return (1, 8) if config.stereo_algorithm == 'tiled_bp' else (4 ** (config.levels - 1), 3)
 
 
+def plane_threshold(config: MatcherSettings) -> float:
+    """The confidence below which a pixel gets a plane; those little above it keep their value."""
+    return 2 / 3 * config.confidence_threshold
+
+
 def bilateral_factor(config: MatcherSettings) -> int:
     """From differences in sixteenths of a pixel to 65536ths of that which has no weight.
 

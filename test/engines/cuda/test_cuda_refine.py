@@ -42,7 +42,7 @@ class Stage:
         parameters.bind({'disparity': memory.arena.host_address['disparity']})
         memory.put('parameters', host['parameters'])
         host['disparity'].fill(np.nan)
-        self.stage.enqueue(memory.stream.ptr, refine.steps(config, ('disparity',)))
+        self.stage.enqueue(memory.stream.ptr, refine.steps(config, ('disparity',)), 'grey')
         memory.stream.synchronize()
         return np.int16(16 * host['disparity'])
 
