@@ -57,9 +57,9 @@ def test_auto_refuses_what_is_no_size(size, text):
 
 def test_auto_is_the_best_preset_for_the_size_that_is_given(monkeypatch):
     monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
-    matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, levels=3)
-    assert matcher.config == MatcherConfig.preset('road_full', backend='cpu', num_threads=2,
-                                                  levels=3)
+    matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, speckle_size=3)
+    assert matcher.config == MatcherConfig.preset('road', backend='cpu', num_threads=2,
+                                                  speckle_size=3)
     large = StereoMatcher(preset='auto', backend='cpu', size=(1242, 375), num_threads=2)
     assert large.config == MatcherConfig.preset('road_fast', backend='cpu', num_threads=2)
 
@@ -77,10 +77,10 @@ def test_auto_without_a_size_is_chosen_for_the_first_pair_and_stays(textured_pai
         with pytest.raises(InputError):
             matcher.compute(left, right[:-1])           # what is rejected chooses nothing
         matcher.compute(left, right)
-        assert matcher.config == MatcherConfig.preset('road_full', backend='cpu')
+        assert matcher.config == MatcherConfig.preset('road', backend='cpu')
         matcher.choose_preset(1242, 375)
         matcher.prepare(400, 300)
-        assert matcher.config == MatcherConfig.preset('road_full', backend='cpu')
+        assert matcher.config == MatcherConfig.preset('road', backend='cpu')
     with StereoMatcher(backend='cpu') as matcher:
         assert matcher.reconfigure('sad_fast')
         assert matcher.config == MatcherConfig.preset('sad_fast', backend='cpu')

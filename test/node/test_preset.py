@@ -70,12 +70,12 @@ def test_the_first_image_tells_which_preset_is_taken_and_a_later_one_does_not_ch
     assert said(bench)['preset'] == 'auto (waits for the first image)'
     for size in ((320, 240), (1242, 375)):
         bench.frame(*size)
-        assert bench.matcher.config == config_of('road_full')
+        assert bench.matcher.config == config_of('road')
         assert bench.matcher.size == size
     assert (bench.get('preset'), bench.get('disparity_range')) == ('auto', 128)
-    assert said(bench)['preset'] == 'auto (road_full)'
+    assert said(bench)['preset'] == 'auto (road)'
     assert [text for text in logged if 'auto' in text] == [
-        'preset auto takes road_full on cpu (asked for), images of 320 x 240']
+        'preset auto takes road on cpu (asked for), images of 320 x 240']
 
 
 def test_a_preset_is_kept_until_cleanup_and_what_is_set_beside_it_beyond(
@@ -86,14 +86,14 @@ def test_a_preset_is_kept_until_cleanup_and_what_is_set_beside_it_beyond(
     for trigger in ('activate', 'deactivate', 'activate'):
         assert getattr(bench.node, f'trigger_{trigger}')().name == 'SUCCESS'
         bench.frame(320, 240)
-        assert bench.matcher.config == config_of('road_full')
-    assert request(bench, levels=4)[0].successful
+        assert bench.matcher.config == config_of('road')
+    assert request(bench, uniqueness_ratio=4.0)[0].successful
     for trigger in ('deactivate', 'cleanup'):
         assert getattr(bench.node, f'trigger_{trigger}')().name == 'SUCCESS'
-    assert (bench.get('disparity_range'), bench.get('levels')) == (64, 4)
+    assert (bench.get('disparity_range'), bench.get('uniqueness_ratio')) == (64, 4.0)
     bench.configure()
     bench.frame(1242, 375)
-    assert bench.matcher.config == config_of('road_fast', levels=4)
+    assert bench.matcher.config == config_of('road_fast', uniqueness_ratio=4.0)
 
 
 def test_what_is_set_before_the_first_image_counts(make: Callable[..., Bench]) -> None:
@@ -103,7 +103,7 @@ def test_what_is_set_before_the_first_image_counts(make: Callable[..., Bench]) -
     assert bench.node._configuration.awaits_preset
     assert bench.set(max_image_width=96, uniqueness_ratio=7.0).successful
     bench.frame(96, 64)
-    assert bench.matcher.config == config_of('road_full', uniqueness_ratio=7.0, max_image_width=96)
+    assert bench.matcher.config == config_of('road', uniqueness_ratio=7.0, max_image_width=96)
     other = make(preset=None, max_input_age=0.0, **MACHINE)
     other.configure()
     assert request(other, preset='sad_fast')[0].successful
@@ -122,7 +122,7 @@ def test_a_dump_is_loaded_into_a_node_that_is_auto(road_fast: Bench) -> None:
     ({'P1': 3.0}, 'none', MatcherConfig()),
     ({'preset': ''}, '', MatcherConfig()),
     ({'preset': 'auto', 'levels': 4}, 'auto', MatcherConfig.preset('road_fast', levels=4)),
-    ({'image_width': 96, 'image_height': 64}, 'auto', MatcherConfig.preset('road_full'))], ids=str)
+    ({'image_width': 96, 'image_height': 64}, 'auto', MatcherConfig.preset('road'))], ids=str)
 def test_what_is_given_wins_over_the_preset(make: Callable[..., Bench], values: dict[str, Any],
                                             preset: str, config: MatcherConfig) -> None:
     bench = make(**{'preset': None, 'backend': 'cpu', 'max_input_age': 0.0, **values})
@@ -145,10 +145,10 @@ def test_one_set_changes_over_to_another_preset(road_fast: Bench) -> None:
     assert request(road_fast, preset='sad_fast')[0].successful
     assert road_fast.matcher.config == config_of('sad_fast')
     assert 'is for the start' in request(road_fast, preset='auto')[0].reason
-    results = request(road_fast, preset='road_full', filling='plane', queue_size=3)
+    results = request(road_fast, preset='road', filling='plane', queue_size=3)
     assert every(result.successful for result in results)
     assert len(results) == 3
-    assert road_fast.matcher.config == config_of('road_full', filling='plane')
+    assert road_fast.matcher.config == config_of('road', filling='plane')
     assert road_fast.get('queue_size') == 3
 
 
