@@ -13,8 +13,8 @@ constexpr int BENDS = 12, COLUMNS = 24;
 constexpr uint32 SUM = 0xfff;
 static_assert((2 * RADIUS + 1) * 255 <= SUM && (2 * BEND_RADIUS + 1) * MAX_BEND <= SUM, "12 bits");
 
-// What is added up along a row, in one word: leads, bends, and pixels with a value. The leads of the
-// widest window need one bit more; the bends have room for it.
+// What is added up along a row, in one word: leads, bends, and pixels with a value. The leads of
+// the widest window need one bit more; the bends have room for it.
 constexpr int ADDED_BENDS = 13, ADDED_VALUES = 26;
 constexpr uint32 ADDED = 0x1fff;
 static_assert((2 * HOLE_RADIUS + 1) * MAX_BEND < ADDED && 2 * HOLE_RADIUS + 1 < 64, "6 bits left");

@@ -192,8 +192,8 @@ class MatcherSettings(Settings):
     bilateral_passes: int = setting(
         0, 'passes of a bilateral filter over the filled disparity; 0 = off', 0, 10, live=True)
     bilateral_sigma: float = setting(
-        0.0, 'standard deviation of the range weights, over differences of disparity; 0 = '
-        'disparity_range / 64', 0, 100, unit='pixels', live=True)
+        2.0, 'standard deviation of the range weights, over differences of disparity',
+        0, 100, unit='pixels', live=True)
     border: str = setting(
         'invalid', 'pixels outside the valid window: invalid, or keep the estimate of belief '
         'propagation', choices=('invalid', 'keep'), live=True)

@@ -164,8 +164,7 @@ def bilateral_factor(config: MatcherSettings) -> int:
 
     That is 2.5 standard deviations: so Tukey's biweight is close to the Gaussian.
     """
-    sigma = max(config.bilateral_sigma or config.disparity_range / 64, MIN_BILATERAL_SIGMA)
-    return round_half_up(65536 / (16 * 2.5 * sigma))
+    return round_half_up(65536 / (16 * 2.5 * max(config.bilateral_sigma, MIN_BILATERAL_SIGMA)))
 
 
 def round_half_up(value: float) -> int:

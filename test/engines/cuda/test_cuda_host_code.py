@@ -88,7 +88,7 @@ CONSTANTS = {
         'THREADS': math.prod(preprocess.BLOCK)},
     'frame/convert.cu': {name: getattr(convert, name) for name in (
         'CHANNEL', 'COLOUR', 'MOSAIC', 'WIDE', 'WIDE_MOSAIC', 'VALUES')},
-    'frame/bands.cu': {'COLUMNS': refine.BAND_COLUMNS},
+    'frame/planes.cu': {'CELL': refine.CELL},
     'frame/confidence.cu': {'ROW_BLOCK': refine.ROW_BLOCK, 'JUMP': quantisation.JUMP},
     'frame/speckles.cu': {'TILE_WIDTH': refine.TILE, 'TILE_HEIGHT': refine.TILE},
     'outputs/disparity_color.cu': {'PIXELS': math.prod(outputs.BLOCK)},
