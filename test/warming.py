@@ -9,7 +9,7 @@ from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines import choice
 
 #: They share little, and have most kernels of the others.
-PRESETS = 'road_band', 'five_sets', 'sad_fast'
+PRESETS = 'road', 'five_sets', 'sad_fast'
 
 
 def warm(preset: str) -> float:

@@ -170,8 +170,9 @@ __global__ void __launch_bounds__(THREADS) sobel(const __grid_constant__ Derivat
 
 // The least range of grey values in a window of CONTRAST_SIDE pixels that has the pixel. The
 // centres of the windows are inside the image; what lies outside is not looked at, so replicated
-// borders will do.
+// borders will do. Of a pixel that is not BRIGHT it is not asked for: UNASKED.
 constexpr int CONTRAST_SIDE = 7;
+constexpr float BRIGHT = 128.0f, UNASKED = 3e38f;
 
 template <typename Grey>
 __global__ void __launch_bounds__(THREADS) contrast(const __grid_constant__ Planes p) {
@@ -208,14 +209,16 @@ __global__ void __launch_bounds__(THREADS) contrast(const __grid_constant__ Plan
         }
         const int x = first_x + RADIUS + column, y = first_y + RADIUS + row;
         const bool is_centre = x >= 0 && x < p.width && y >= 0 && y < p.height;
-        ranges[row][column] = is_centre ? float(high) - float(low) : 3e38f;
+        ranges[row][column] = is_centre ? float(high) - float(low) : UNASKED;
     }
     __syncthreads();
     for (int row = threadIdx.y; row < TILE_HEIGHT; row += THREADS / TILE_WIDTH) {
         const int x = blockIdx.x * TILE_WIDTH + threadIdx.x, y = blockIdx.y * TILE_HEIGHT + row;
         if (x >= p.width || y >= p.height) return;
-        float found = 3e38f;
-        for (int k = 0; k < CONTRAST_SIDE * CONTRAST_SIDE; ++k)
+        float found = UNASKED;
+        const bool is_bright
+            = float(grey[row + 2 * RADIUS][threadIdx.x + 2 * RADIUS]) >= BRIGHT;
+        for (int k = 0; is_bright && k < CONTRAST_SIDE * CONTRAST_SIDE; ++k)
             found = fminf(found, ranges[row + k / CONTRAST_SIDE][threadIdx.x + k % CONTRAST_SIDE]);
         p.to[blockIdx.z][y * p.width + x] = found;
     }

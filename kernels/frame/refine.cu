@@ -85,21 +85,6 @@ DEVICE bool is_speckle(const Frame& f, int at, int largest) {
     return f.region_sizes[at] <= largest;
 }
 
-// The nearest valid pixel before x, or -1, and after x, or ``width``; one bit for each pixel of a
-// row.
-DEVICE int valid_before(const uint32* valid, int x) {
-    int i = x / 32;
-    uint32 word = valid[i] & ~(~0u << x % 32);
-    while (word == 0 && i > 0) word = valid[--i];
-    return 32 * i + 31 - __clz(word);
-}
-DEVICE int valid_after(const uint32* valid, int x, int width) {
-    int i = x / 32;
-    uint32 word = valid[i] & ~1u << x % 32;
-    while (word == 0 && 32 * (i + 1) < width) word = valid[++i];
-    return word == 0 ? width : 32 * i + __ffs(word) - 1;
-}
-
 // Removes speckles, fills from the background side and hands each pixel to ``take``, with its
 // value and whether it was filled. ``valid`` has a bit for each pixel.
 template <typename Take>
@@ -153,14 +138,11 @@ __global__ void fill_matches(const __grid_constant__ Filling filling) {
         filling.filled[y * f.width + x] = short(value);
     });
 }
+
 // Whether confidence and contrast of a valid pixel reach what is asked for.
 DEVICE bool is_trusted(const Filling& filling, const Parameters& p, int at) {
-    const Frame& f = filling.frame;
-    if (p.confidence_threshold > 0.0) {
-        const float confidence = filling.confidence != nullptr ? filling.confidence[at]
-                                                               : float(own_confidence(f, p, at));
-        if (double(confidence) < p.confidence_threshold) return false;
-    }
+    if (p.confidence_threshold > 0.0 && double(filling.confidence[at]) < p.confidence_threshold)
+        return false;
     return filling.contrast == nullptr || double(filling.contrast[at]) >= p.contrast_threshold;
 }
 

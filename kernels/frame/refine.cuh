@@ -26,6 +26,7 @@ struct Parameters {
     double focal_baseline;   // pixels x metres
     double best_factor;      // uniqueness of SAD: of the best against 100 of the second
     double confidence_threshold, contrast_threshold;
+    double plane_threshold;      // confidence below which a pixel gets a plane
     double cx, cy;               // of the reference camera, pixels
     double per_column, per_row;  // reciprocals of the focal lengths in pixels
     double nearest, farthest;    // of points, metres
@@ -34,7 +35,6 @@ struct Parameters {
     int bilateral_factor;   // from differences to 65536ths of that which has no weight
     int needs_partner;      // a pixel whose partner is outside is invalid
     int max_difference;     // left-right check, 0 = off
-    int confidence_radius;  // of the window that confidence is averaged over
     int speckle_size;       // pixels
     int speckle_range;      // sixteenths
     int decimation;         // of points
@@ -68,12 +68,15 @@ struct Frame {
 struct Filling {
     Frame frame;              // ``filtered``: which pixels are valid
     short* filled;            // H x W; less than 0 where nothing was found
-    short* smoothed;          // between the two halves of a pass of the bilateral filter
-    uint16* confidence_sums;  // of the window's columns in a row, in steps of 1 / 255
-    uint8* jump_columns;      // from the nearest jump in the row, at most the window's radius
-    float* confidence;        // over the window; null = no window is larger than a pixel
+    short* smoothed;          // between the two halves of a pass of the bilateral filter; before
+                              // that what planes are compared with
+    uint32* row_sums;         // of a row of the windows of the confidence, and pixels with a value
+    uint8* row_values;
+    float* confidence;        // null = it is not asked for
+    const void* grey;         // of the reference image, uint8 or float
     const float* contrast;    // null = is not asked for
     int most;                 // sixteenths of the last label
+    int has_float_grey;
 };
 
 DEVICE double cost_at(const Frame& f, const void* costs, int at) {
@@ -83,6 +86,20 @@ DEVICE double cost_at(const Frame& f, const void* costs, int at) {
 
 DEVICE bool is_outside(const Frame& f, int x, int y) {
     return x < f.x_begin || x >= f.x_end || y < f.y_begin || y >= f.y_end;
+}
+
+// The nearest pixel of a row whose bit is set before x, or -1, and after x, or ``width``.
+DEVICE int valid_before(const uint32* valid, int x) {
+    int i = x / 32;
+    uint32 word = valid[i] & ~(~0u << x % 32);
+    while (word == 0 && i > 0) word = valid[--i];
+    return 32 * i + 31 - __clz(word);
+}
+DEVICE int valid_after(const uint32* valid, int x, int width) {
+    int i = x / 32;
+    uint32 word = valid[i] & ~1u << x % 32;
+    while (word == 0 && 32 * (i + 1) < width) word = valid[++i];
+    return word == 0 ? width : 32 * i + __ffs(word) - 1;
 }
 
 DEVICE short reject(const Frame& f, const Parameters& p, int x, int y) {
@@ -105,14 +122,6 @@ DEVICE short reject(const Frame& f, const Parameters& p, int x, int y) {
         }
     }
     return short(16 * label + (p.is_subpixel ? f.fraction[at] : 0));
-}
-
-// By how much the best label leads the second, in 0 to 1.
-DEVICE double own_confidence(const Frame& f, const Parameters& p, int at) {
-    const double second = cost_at(f, f.second, at);
-    const double value = __ddiv_rn(__dadd_rn(second, -cost_at(f, f.best, at)),
-                                   f.is_sad ? fmax(second, 1.0) : p.largest_cost);
-    return second >= double(NO_SECOND) || value > 1.0 ? 1.0 : fmax(value, 0.0);
 }
 
 // Writes a pixel's disparity in every form that is asked for; below 0 = invalid. KEEPS: also in
@@ -140,19 +149,15 @@ DEVICE void write_disparity(const Parameters& p, int to, int min_disparity, int 
     }
 }
 
-// ``averaged``: confidences; null = each pixel's own.
+// ``confidence``: of pixels, where it is asked for.
 template <bool KEEPS>
 DEVICE void publish(const Frame& f, const Parameters& p, int x, int y, int sixteenths,
-                    bool is_filled, const float* averaged = nullptr) {
+                    bool is_filled, const float* confidence = nullptr) {
     const int at = y * f.width + x;
     const int to = f.is_mirrored ? y * f.width + f.width - 1 - x : at;
     write_disparity<KEEPS>(p, to, f.min_disparity, sixteenths);
-    if (p.confidence != nullptr) {
-        const bool has_none = sixteenths < 0 || is_filled;
-        p.confidence[to] = has_none ? 0.0f
-            : averaged != nullptr   ? averaged[at]
-                                    : float(own_confidence(f, p, at));
-    }
+    if (KEEPS && p.confidence != nullptr)
+        p.confidence[to] = sixteenths < 0 || is_filled ? 0.0f : confidence[at];
 }
 
 // Rejects and publishes a tile whose labels the block has selected, where no filter lies between:

@@ -164,14 +164,12 @@ class MatcherSettings(Settings):
     texture_threshold: int = setting(
         0, 'minimum sum of the absolute truncated Sobel x derivative over the window; 0 = off',
         0, 1000000, unit='grey levels', live=True)
-    confidence_window_size: int = setting(
-        1, 'side of the window over which the confidence is averaged; invalid pixels count as 0, '
-        'and confidence falls near a jump', 1, 51, odd=True, unit='pixels', live=True)
     confidence_threshold: float = setting(
-        0.0, 'minimum confidence of a valid pixel (with filling none); 0 = off', 0, 1, live=True)
+        0.0, 'minimum confidence of a valid pixel (with filling none); with filling plane, pixels '
+        'below two thirds of it are filled, too; 0 = off', 0, 1, live=True)
     contrast_threshold: float = setting(
-        0.0, 'minimum range of grey values in every 7 x 7 window that contains a valid pixel '
-        '(with filling none): rejects saturated and plain sky; 0 = off',
+        0.0, 'minimum range of grey values in every 7 x 7 window that contains a valid pixel of '
+        'grey 128 or more (with filling none): rejects saturated and plain sky; 0 = off',
         0, 255, unit='grey levels', live=True)
     subpixel: bool = setting(
         True, 'refine disparities through three costs: by two lines of one slope with sad and '
@@ -188,14 +186,14 @@ class MatcherSettings(Settings):
         'stereo_algorithm 0, as in stereo_image_proc', 0, 128, unit='pixels', live=True)
     filling: str = setting(
         'none', 'value of invalid pixels inside the valid window: none; background, the smaller '
-        'of the nearest valid disparities left and right; plane, the same, but in the band that '
-        'the other image does not see a plane through what lies beside it',
+        'of the nearest valid disparities left and right; plane, where one fits a plane through '
+        'pixels of like grey value around',
         choices=('none', 'background', 'plane'), live=True)
     bilateral_passes: int = setting(
         0, 'passes of a bilateral filter over the filled disparity; 0 = off', 0, 10, live=True)
     bilateral_sigma: float = setting(
-        0.0, 'standard deviation of the range weights, over differences of disparity; 0 = '
-        'disparity_range / 64', 0, 100, unit='pixels', live=True)
+        2.0, 'standard deviation of the range weights, over differences of disparity',
+        0, 100, unit='pixels', live=True)
     border: str = setting(
         'invalid', 'pixels outside the valid window: invalid, or keep the estimate of belief '
         'propagation', choices=('invalid', 'keep'), live=True)

@@ -154,13 +154,17 @@ def _largest_sum(config: MatcherSettings) -> tuple[int, int]:
     return (1, 8) if config.stereo_algorithm == 'tiled_bp' else (4 ** (config.levels - 1), 3)
 
 
+def plane_threshold(config: MatcherSettings) -> float:
+    """The confidence below which a pixel gets a plane; those little above it keep their value."""
+    return 2 / 3 * config.confidence_threshold
+
+
 def bilateral_factor(config: MatcherSettings) -> int:
     """From differences in sixteenths of a pixel to 65536ths of that which has no weight.
 
     That is 2.5 standard deviations: so Tukey's biweight is close to the Gaussian.
     """
-    sigma = max(config.bilateral_sigma or config.disparity_range / 64, MIN_BILATERAL_SIGMA)
-    return round_half_up(65536 / (16 * 2.5 * sigma))
+    return round_half_up(65536 / (16 * 2.5 * max(config.bilateral_sigma, MIN_BILATERAL_SIGMA)))
 
 
 def round_half_up(value: float) -> int:

@@ -228,9 +228,8 @@ class Backend(abc.ABC, Generic[PlanT]):
         """
 
     @abc.abstractmethod
-    def is_fast_enough(self, preset: str, resolved: Resolved[PlanT], width: int, height: int
-                       ) -> bool:
-        """Whether a preset of ``engines.BEST`` keeps 10 Hz here.
+    def is_fast_enough(self, resolved: Resolved[PlanT], width: int, height: int) -> bool:
+        """Whether the preset ``road`` keeps 10 Hz here.
 
         :param resolved: of the preset with what is set beside it.
         :param width, height: of the images, pixels; 0 = not known.

@@ -70,8 +70,8 @@ def _resolve(given: MatcherConfig, calibration: Calibration | None,
         return Resolved(given, config, CpuBackend(str(error)))
 
 
-#: What ``auto`` chooses from, the fewest errors first.
-BEST = ('road', 'road_band', 'road_fast')
+#: What ``auto`` chooses from, the fewest errors first. The last one is taken anyway.
+BEST = ('road', 'road_fast')
 
 
 def best_preset(settings: Mapping[str, Any], width: int = 0, height: int = 0) -> tuple[str, str]:
@@ -93,9 +93,9 @@ def best_preset(settings: Mapping[str, Any], width: int = 0, height: int = 0) ->
             rejected = error
     if not valid:
         raise rejected
-    for name, config in valid.items():
-        backend = (resolved := resolve(config)).backend
-        if backend.is_fast_enough(name, resolved, width, height):
+    for name in valid:
+        backend = (resolved := resolve(valid[name])).backend
+        if backend.is_fast_enough(resolved, width, height):
             break
     size = f', images of {width} x {height}' if width else ''
     return name, f'preset auto takes {name} on {backend.name} ({backend.reason}){size}'

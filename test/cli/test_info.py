@@ -56,7 +56,7 @@ def test_info_prints_the_total_first_and_arrays_on_request(capsys):
 
 
 def test_info_shows_what_a_preset_changes(capsys):
-    assert main(['info', '--preset', 'road_fast', '--diff', 'road', '--json']) == 0
+    assert main(['info', '--preset', 'road_fast', '--diff', 'road_full', '--json']) == 0
     report = report_of(capsys)
     assert report['settings']['downscale'] == {'preset': '2', 'other': '1'}
     assert len(report['settings']) < 20
@@ -73,7 +73,7 @@ def test_help_groups_the_presets_with_a_line_each(capsys):
         main(['match', '--help'])
     text = capsys.readouterr().out
     own, papers = text.partition('\nPresets:\n')[2].split('\nPresets that repeat papers:\n')
-    assert '  road         Driving frames: fewest errors\n' in own
+    assert '  road         Driving frames: fewest errors in a filled map\n' in own
     assert '  five_sets    Paper, GPU + CPU' in papers
     rows = [line.split()[0] for line in (own + papers.partition('\n\n')[0]).splitlines() if line]
     assert sorted(rows) == preset_names()

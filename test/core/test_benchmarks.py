@@ -221,4 +221,4 @@ echo "========= $found"
 @pytest.mark.gpu
 @pytest.mark.parametrize('is_cleared', [True, False])
 def test_arrays_apart_match_on_a_gpu(is_cleared: bool) -> None:
-    sanitizers.match(sanitizers.CASES['road'], 'cuda', is_cleared=is_cleared)
+    sanitizers.match(sanitizers.CASES['road_full'], 'cuda', is_cleared=is_cleared)

@@ -20,10 +20,13 @@ from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.images import files
 
+#: Of an Orin Nano.
+JETSON = {'is_integrated': True, 'multiprocessors': 8}
+
 
 @pytest.mark.parametrize(('threads', 'size', 'name'), [
-    (2, (0, 0), 'road_fast'), (2, (640, 480), 'road_fast'), (1, (320, 240), 'road_band'),
-    (2, (320, 240), 'road')])
+    (2, (0, 0), 'road_fast'), (2, (640, 480), 'road_fast'), (1, (640, 480), 'road_fast'),
+    (1, (320, 240), 'road'), (4, (640, 480), 'road'), (64, (320, 240), 'road')])
 def test_a_cpu_gets_the_best_that_is_fast_enough(threads, size, name, monkeypatch):
     monkeypatch.setenv('NUMBA_NUM_THREADS', '8')
     found, sentence = choice.best_preset({'backend': 'cpu', 'num_threads': threads}, *size)
@@ -36,15 +39,16 @@ def test_a_preset_that_does_not_go_with_what_is_given_is_not_chosen(threads, mon
     monkeypatch.setenv('NUMBA_NUM_THREADS', '64')
     machine = {'backend': 'cpu', 'num_threads': threads}
     found, _ = choice.best_preset({**machine, 'levels': 3}, 320, 240)
-    assert found == ('road_fast' if threads == 1 else 'road')       # road_band has 1 level
+    assert found == 'road_fast'         # road has 1 level
     with pytest.raises(ConfigError, match='iterations'):
         choice.best_preset({**machine, 'stereo_algorithm': 'sad'}, 320, 240)
 
 
 @pytest.mark.parametrize(('changes', 'size', 'name'), [
-    ({}, (0, 0), 'road'), ({}, (1242, 375), 'road'), ({'memory': 2**28}, (1242, 375), 'road_band'),
-    ({'memory': 2**26}, (1242, 375), 'road_fast'), ({'is_integrated': True}, (0, 0), 'road_band')])
-def test_a_gpu_gets_the_best_that_fits_whole(changes, size, name, monkeypatch):
+    ({}, (0, 0), 'road'), ({}, (1242, 375), 'road'), ({}, (8192, 6144), 'road'),
+    ({'memory': 2**28}, (1242, 375), 'road'), ({'memory': 2**26}, (1242, 375), 'road_fast'),
+    (JETSON, (0, 0), 'road'), (JETSON, (1920, 1200), 'road'), (JETSON, (2464, 2056), 'road_fast')])
+def test_a_gpu_gets_the_best_that_fits_whole_and_keeps_10_hz(changes, size, name, monkeypatch):
     backend = CudaBackend(dataclasses.replace(TYPICAL, **changes), 'asked for')
     monkeypatch.setattr(choice, 'resolve', lambda config: Resolved(
         config, config, backend))

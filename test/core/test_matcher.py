@@ -278,7 +278,7 @@ def test_a_configuration_is_resolved_once_for_an_engine_and_its_frames(textured_
     monkeypatch.setattr(CpuBackend, 'resolve', lambda backend, config: (
         asked.append(config), resolve(backend, config))[1])
     near, nearer = (Calibration(100.0, baseline, 40.0, 40.0, 20.0) for baseline in (0.2, 0.5))
-    given = MatcherConfig.preset('road_band', backend='cpu', min_depth=1.0, downscale=2)
+    given = MatcherConfig.preset('road', backend='cpu', min_depth=1.0, downscale=2)
     with StereoMatcher(given) as matcher:
         for calibration in (near, near, nearer, None):
             matcher.compute(*textured_pair(80, 40, 7), calibration=calibration)

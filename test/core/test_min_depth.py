@@ -56,7 +56,7 @@ def test_the_last_disparity_is_the_least_of_whole_chunks_that_reaches_the_depth(
 
 
 def test_the_range_leaves_no_label_of_cudas_chunks_empty() -> None:
-    config = MatcherConfig.preset('road')
+    config = MatcherConfig.preset('road_full')
     for last in range(5, 192, 7):
         found = geometry.effective(config.replace(min_depth=720 * 0.54 / last), KITTI)
         disparities = found.disparity_range

@@ -21,7 +21,7 @@ DISPARITIES = 64
 #: Largest share of the valid pixels above 60 px, of which the real sequence has none.
 MAX_PHANTOM_SHARE = 0.0005
 
-PRESETS = ('indoor', 'road', 'road_band', 'road_fast', 'sad_fast')
+PRESETS = ('indoor', 'road', 'road_full', 'road_fast', 'sad_fast')
 
 
 def disparities(preset: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
@@ -59,10 +59,10 @@ def test_no_obstacle_is_invented_on_the_real_sequence(
         assert (found[valid] > 60).mean() <= MAX_PHANTOM_SHARE, number
 
 
-def test_indoor_agrees_with_road_on_the_real_sequence(
+def test_indoor_agrees_with_road_full_on_the_real_sequence(
         of_the_sequence: Callable[[str], list[np.ndarray]]) -> None:
     differences = [np.abs(indoor - road) for indoor, road in zip(
-        of_the_sequence('indoor'), of_the_sequence('road'), strict=True)]
+        of_the_sequence('indoor'), of_the_sequence('road_full'), strict=True)]
     for number, difference in enumerate(differences):
         assert (difference > 2).mean() < 0.005, number
     # A wall beside the left border, once 45 px too near.

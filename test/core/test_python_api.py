@@ -57,8 +57,9 @@ def test_auto_refuses_what_is_no_size(size, text):
 
 def test_auto_is_the_best_preset_for_the_size_that_is_given(monkeypatch):
     monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
-    matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, levels=3)
-    assert matcher.config == MatcherConfig.preset('road', backend='cpu', num_threads=2, levels=3)
+    matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, speckle_size=3)
+    assert matcher.config == MatcherConfig.preset('road', backend='cpu', num_threads=2,
+                                                  speckle_size=3)
     large = StereoMatcher(preset='auto', backend='cpu', size=(1242, 375), num_threads=2)
     assert large.config == MatcherConfig.preset('road_fast', backend='cpu', num_threads=2)
 

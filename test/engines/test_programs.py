@@ -21,7 +21,7 @@ FACES = {'cuda': CudaMatching, 'cpu': CpuMatching}
     *((backend, name, program.algorithm) for name, program in PROGRAMS.items()
       for backend in FACES)])
 def test_every_program_is_a_way_to_match_of_its_back_end(backend, program, algorithm):
-    config = (MatcherConfig.preset('road_band') if algorithm == 'band' else
+    config = (MatcherConfig.preset('road') if algorithm == 'band' else
               MatcherConfig(stereo_algorithm=algorithm, program=program))
     assert issubclass(programs.matching(backend, config), FACES[backend])
 

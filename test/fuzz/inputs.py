@@ -171,7 +171,7 @@ def parameter_files() -> list[bytes]:
                 'conditions: [mean.regions.10_50_m.score.bad_3_estimated <= 2,\n'
                 '  latency_ms.total.p50 <= 100, pairs.*.filled.d1_known <= 2.5]\n'
                 'against: [sgbm]\n'
-                'preset: road\nsettings: {levels: 3}\nrepeat: 1\n')
+                'preset: road_full\nsettings: {levels: 3}\nrepeat: 1\n')
     return [scenario.encode(),
             *((PRESETS / f'{name}.yaml').read_bytes() for name in preset_names()[:4])]
 

@@ -87,13 +87,13 @@ def test_a_preset_is_kept_until_cleanup_and_what_is_set_beside_it_beyond(
         assert getattr(bench.node, f'trigger_{trigger}')().name == 'SUCCESS'
         bench.frame(320, 240)
         assert bench.matcher.config == config_of('road')
-    assert request(bench, levels=4)[0].successful
+    assert request(bench, uniqueness_ratio=4.0)[0].successful
     for trigger in ('deactivate', 'cleanup'):
         assert getattr(bench.node, f'trigger_{trigger}')().name == 'SUCCESS'
-    assert (bench.get('disparity_range'), bench.get('levels')) == (64, 4)
+    assert (bench.get('disparity_range'), bench.get('uniqueness_ratio')) == (64, 4.0)
     bench.configure()
     bench.frame(1242, 375)
-    assert bench.matcher.config == config_of('road_fast', levels=4)
+    assert bench.matcher.config == config_of('road_fast', uniqueness_ratio=4.0)
 
 
 def test_what_is_set_before_the_first_image_counts(make: Callable[..., Bench]) -> None:
@@ -187,13 +187,13 @@ def test_node_match_evaluate_and_python_take_the_same_preset_for_a_pair(
         path.parent.mkdir()
         files.write_image(path, image)
     options = ['--json', '--backend', 'cpu', '--set', 'num_threads=1', '--set', 'color_map=jet']
-    config = MatcherConfig.preset('road_band', **{**MACHINE, 'num_threads': 1})
+    config = MatcherConfig.preset('road', **{**MACHINE, 'num_threads': 1})
     assert main(['match', *map(str, paths), *options, '-o', str(tmp_path / 'd.npy')]) == 0
-    assert 'takes road_band' in capsys.readouterr().err
+    assert 'takes road' in capsys.readouterr().err
     assert main(['evaluate', str(tmp_path), '--left-glob', 'left/*.png', '--right-glob',
                  'right/*.png', '--repeat', '1', *options]) == 0
     told = capsys.readouterr()
-    assert 'takes road_band' in told.err
+    assert 'takes road' in told.err
     assert json.loads(told.out)['settings'] == config.to_mapping()
     with StereoStream(backend='cpu', num_threads=1, color_map='jet') as stream:
         stream.add(*images)

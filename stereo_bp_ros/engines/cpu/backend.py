@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import operator
 import os
 import sys
@@ -18,9 +17,9 @@ from stereo_bp_ros.engines.partitions import Partitioning
 from stereo_bp_ros.engines.plan import Passes
 from stereo_bp_ros.errors import BackendUnavailable, shown
 
-#: The largest images, pixels a core, that a preset matches in about 90 ms: 460,000 took 408 and
-#: 174 ms on two.
-MAX_SHARES = {'road': 50_000, 'road_band': 110_000, 'road_fast': math.inf}
+#: The largest images, pixels a core, that ``road`` matches in about 90 ms: 460,000 took 174 ms on
+#: two.
+MAX_SHARE = 110_000
 
 #: With older ones, parallel kernels were seen to crash.
 MIN_NUMBA = (0, 57)
@@ -70,10 +69,9 @@ class CpuBackend(Backend[Plan]):
         return ('cpu', matching, *reaches, *(operator.attrgetter(name)(config)
                                              for name in matching.kernel_settings))
 
-    def is_fast_enough(self, preset: str, resolved: Resolved[Plan], width: int, height: int
-                       ) -> bool:
+    def is_fast_enough(self, resolved: Resolved[Plan], width: int, height: int) -> bool:
         share = width * height / memory.threads(resolved.config)
-        return 0 < share <= MAX_SHARES[preset]
+        return 0 < share <= MAX_SHARE
 
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         from stereo_bp_ros.engines.cpu.simd import runtime

@@ -154,7 +154,7 @@ def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
         disparity_range=(32 if config.searches_band else 4) * factor,
         discontinuity_truncation=config.truncation, uniqueness_ratio=5.0, texture_threshold=1,
         subpixel=True, disp12_max_diff=1, median_window_size=3, speckle_size=2,
-        confidence_window_size=3, confidence_threshold=0.1, contrast_threshold=1.0,
+        confidence_threshold=0.1, contrast_threshold=1.0,
         filling='plane', bilateral_passes=1)
     engine = CpuEngine.of(everything, side, side)
     engine.compute(image, image, calibration, outputs)

@@ -55,8 +55,8 @@ class Pass:
                           arrays['right_label'], *refine.needs(config, outputs))
         self._matching.match(config, matches, timings)
         with stopwatch(timings, 'refine'):
-            refine.refine(matches, self._smoothed('left', config), config, arrays, confidences,
-                          _largest_cost(config))
+            refine.refine(matches, arrays['left_grey'], self._smoothed('left', config), config,
+                          arrays, confidences, _largest_cost(config))
 
     def take_means(self, arrays: Mapping[str, Array]) -> None:
         """Its images from those of the pass behind it, which are twice as large."""

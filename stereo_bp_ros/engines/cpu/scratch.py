@@ -104,8 +104,7 @@ def refine(config: ResolvedConfig, width: int, height: int) -> Wanted:
         ('smoothed', (height, width), 'int16'),
         ('final', (height, width), 'int16'),
         ('confidence', (height, width), 'float32'),
-        ('confidence_steps', (height, width), 'uint8'),
-        # What cv2.filterSpeckles of OpenCV 5 asks for; of OpenCV 4 it is 9 bytes a pixel.
+        # What cv2.filterSpeckles of OpenCV 5 asks for, and confidence.judge.
         ('speckle_buffer', (1, 13 * height * width + 64), 'uint8'),
     ]
 

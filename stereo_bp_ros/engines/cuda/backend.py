@@ -20,6 +20,11 @@ from stereo_bp_ros.engines.plan import Passes
 from stereo_bp_ros.errors import BackendUnavailable, MemoryLimitError
 from stereo_bp_ros.images.device_arrays import DeviceArray
 
+#: The largest images, pixels a multiprocessor, that ``road`` matches in about 90 ms on an
+#: integrated GPU. A pixel takes 571 bytes and 519 instructions of warps (docs/howto/jetson.md).
+#: The slowest multiprocessor, of an Orin Nano, has 7.2 bytes and 2.5 instructions a nanosecond.
+MAX_SHARE = 300_000
+
 #: What is known of each device that was asked for: its properties, or why it cannot be used.
 _known: dict[int, device.Properties | BackendUnavailable] = {}
 
@@ -107,9 +112,9 @@ class CudaBackend(Backend[Plan]):
         return ('cuda', width, height, *(
             value for name, value in config.to_mapping().items() if not known[name].live))
 
-    def is_fast_enough(self, preset: str, resolved: Resolved[Plan], width: int, height: int
-                       ) -> bool:
-        if self.device.is_integrated and preset == 'road':
+    def is_fast_enough(self, resolved: Resolved[Plan], width: int, height: int) -> bool:
+        if (self.device.is_integrated
+                and width * height > MAX_SHARE * self.device.multiprocessors):
             return False
         try:
             return not width or resolved.plan(

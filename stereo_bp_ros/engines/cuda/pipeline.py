@@ -87,7 +87,7 @@ class Pipeline:
                                           self.refine.frame())
         timed += [*self.matching.stages, 'refine']
         if not publishes:
-            self.refine.enqueue(stream, form.steps)
+            self.refine.enqueue(stream, form.steps, grey)
         derived = self.outputs.enqueue(stream, form.steps, self._reference(form, grey))
         if derived or not publishes or self.outputs.enlarges:
             timed += [*derived, 'end']

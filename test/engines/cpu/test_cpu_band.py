@@ -26,7 +26,7 @@ from stereo_bp_ros.engines.plan import first_pass_of
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images.raw_images import RawImage
 
-BAND: dict[str, Any] = MatcherConfig.preset('road_band').to_mapping()
+BAND: dict[str, Any] = MatcherConfig.preset('road').to_mapping()
 NEIGHBOURS = {'disparity_range': 40, 'num_threads': 3, 'backend': 'cpu'}
 
 

@@ -98,7 +98,7 @@ def test_a_frame_is_that_of_the_reduced_images_enlarged(settings: dict[str, obje
 
 def test_a_slanted_plane_has_no_steps_of_reduced_pixels() -> None:
     frame = SlantedPlane().frame(0)
-    config = MatcherConfig.preset('road', downscale=2, num_threads=2, disparity_range=64)
+    config = MatcherConfig.preset('road_full', downscale=2, num_threads=2, disparity_range=64)
     with StereoMatcher(config, 'cpu') as matcher:
         found = matcher.compute(frame.left, frame.right)
     both = found.valid[:, 100:] & np.isfinite(frame.disparity[:, 100:])
@@ -117,7 +117,7 @@ def test_a_range_that_has_no_whole_number_of_reduced_disparities_is_refused() ->
 
 
 def test_little_is_left_to_keep() -> None:
-    config = MatcherConfig.preset('road')
+    config = MatcherConfig.preset('road_full')
     whole, half = (plan_of(config.replace(downscale=factor), 640, 200).memory.total
                    for factor in (1, 2))
     assert 5 * half < whole

@@ -153,7 +153,7 @@ def test_raw_images_are_matched_as_their_rectified_images(kind: str, reference: 
 
 
 SIZE = 320, 240
-ROAD = MatcherConfig.preset('road', backend='cpu', disparity_range=32, rectify=True)
+ROAD = MatcherConfig.preset('road_full', backend='cpu', disparity_range=32, rectify=True)
 
 
 def large(side: str, **fields: Any) -> Any:

@@ -165,7 +165,8 @@ def test_numbas_target_decides_which_instructions_there_are_and_vectors_stay_the
     assert (engine == runtime.compiler_hash()) == is_hosts
 
 
-@pytest.mark.parametrize('preset', slow('road_band', 'road', 'sad_fast', 'tsukuba_2019', 'indoor'))
+@pytest.mark.parametrize('preset', slow(
+    'road', 'road_full', 'sad_fast', 'tsukuba_2019', 'indoor'))
 def test_a_frame_has_the_same_bits_on_the_plainest_target(
         preset: str, child: Callable[..., str]) -> None:
     digest = child(f'from test.engines.cpu.test_cpu_vectors import digest_of\n'

@@ -105,7 +105,7 @@ def wrong(disparity: np.ndarray | None) -> float:
 
 @pytest.mark.parametrize('changes', [
     {}, {'reference_image': 'right'}, {'downscale': 2}], ids=str)
-@pytest.mark.parametrize('preset', ['road', 'road_band'])
+@pytest.mark.parametrize('preset', ['road_full', 'road'])
 def test_a_moved_pair_has_the_map_of_the_unmoved_one(preset: str, changes: dict[str, Any]
                                                      ) -> None:
     left, moved, right = moved_pair()
@@ -129,7 +129,7 @@ def test_a_raw_moved_pair_has_the_map_of_the_unmoved_one() -> None:
     left, moved, _ = moved_pair()
     raws = [raw_image(image, info) for image, info in zip((left, moved), infos, strict=True)]
     found = Rectification.from_camera_info(*infos)
-    config = MatcherConfig.preset('road', backend='cpu', disparity_range=32, rectify=True)
+    config = MatcherConfig.preset('road_full', backend='cpu', disparity_range=32, rectify=True)
     with StereoMatcher(config) as matcher:
         uncorrected = matcher.compute(*raws, rectification=found).disparity
         matcher.correct_rows(ERROR.reshape(-1).tolist())
@@ -207,7 +207,7 @@ def test_there_are_maps_of_the_right_image_only_where_it_may_be_corrected() -> N
     for state in ('off', 'measure'):
         assert names() - names(row_correction=state) == of_warp
         assert names(rectify=True) == names(rectify=True, row_correction=state)
-    band = plan_of(MatcherConfig.preset('road_band', backend='cpu'), WIDTH, HEIGHT)
+    band = plan_of(MatcherConfig.preset('road', backend='cpu'), WIDTH, HEIGHT)
     assert of_warp <= {array.name for array in band.memory.arrays}
     assert not [array.name for array in band.memory.arrays
                 if array.name.startswith('coarse') and 'map' in array.name]

@@ -148,7 +148,7 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
 
 def kernels_of_a_band() -> list[tuple[str, str]]:
     """Kernels of the second pass; the first one's are those of combined costs."""
-    config = MatcherConfig.preset('road_band')
+    config = MatcherConfig.preset('road')
     names = {name for image in ('uint8', 'float') for name in band.kernels(config, image)}
     return [*sorted(names),
             *(band_matching.halved(has_whole_grey) for has_whole_grey in (False, True))]

@@ -88,7 +88,7 @@ CONSTANTS = {
         'THREADS': math.prod(preprocess.BLOCK)},
     'frame/convert.cu': {name: getattr(convert, name) for name in (
         'CHANNEL', 'COLOUR', 'MOSAIC', 'WIDE', 'WIDE_MOSAIC', 'VALUES')},
-    'frame/bands.cu': {'COLUMNS': refine.BAND_COLUMNS},
+    'frame/planes.cu': {'CELL': refine.CELL},
     'frame/confidence.cu': {'ROW_BLOCK': refine.ROW_BLOCK, 'JUMP': quantisation.JUMP},
     'frame/speckles.cu': {'TILE_WIDTH': refine.TILE, 'TILE_HEIGHT': refine.TILE},
     'outputs/disparity_color.cu': {'PIXELS': math.prod(outputs.BLOCK)},
@@ -174,7 +174,7 @@ KERNEL = compiler.kernel
 
 TILED = {'stereo_algorithm': 'tiled_bp', 'disparity_range': 16}
 PAPERS = {'message_type': 'float32', 'disparity_range': 16}
-BAND = {**load_preset('road_band'), 'speckle_size': 0, 'median_window_size': 0,
+BAND = {**load_preset('road'), 'speckle_size': 0, 'median_window_size': 0,
         'bilateral_passes': 0}
 COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
 CONFIGURATIONS = {

@@ -89,7 +89,7 @@ def test_frames_have_the_bits_of_the_cpu_engine_as_corrections_change(
                     np.testing.assert_array_equal(getattr(frame, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize('preset', ['road', 'road_band', 'road_fast', 'indoor'])
+@pytest.mark.parametrize('preset', ['road_full', 'road', 'road_fast', 'indoor'])
 def test_presets_have_the_bits_of_the_cpu_engine_with_a_correction(preset: str) -> None:
     pytest.importorskip('numba')
     pair = scene(320, 240, 12.5)

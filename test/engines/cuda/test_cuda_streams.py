@@ -119,7 +119,7 @@ def test_an_engine_built_on_a_busy_device_matches_as_one_built_on_an_idle_one(na
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize('preset', ['road', 'sad_fast'])
+@pytest.mark.parametrize('preset', ['road_full', 'sad_fast'])
 def test_changes_on_a_busy_device_leave_what_they_leave_on_an_idle_one(preset: str) -> None:
     config = sanitizers.Case({}, preset).config
     assert_busy_frames_are_the_idle_ones(
@@ -146,7 +146,7 @@ def test_maps_copied_to_a_busy_device_are_those_of_the_frame() -> None:
 @pytest.mark.gpu
 def test_a_matcher_built_anew_for_want_of_memory_on_a_busy_device_is_right(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    case = sanitizers.CASES['road']
+    case = sanitizers.CASES['road_full']
     pair = [sanitizers.image(case, 1, shift) for shift in (0, -5)]
     compute, failures = CudaEngine.compute, [OutOfDeviceMemory('full')]
 

@@ -30,7 +30,7 @@ from test.engines.support.host_cuda import HostKernels
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 
-BAND: dict[str, Any] = {**MatcherConfig.preset('road_band').to_mapping(), 'disparity_range': 40}
+BAND: dict[str, Any] = {**MatcherConfig.preset('road').to_mapping(), 'disparity_range': 40}
 
 
 def check(kernels: HostKernels, width: int, height: int, cut: tuple[int, int, int] | None = None,

@@ -49,8 +49,7 @@ class HostStage:
             spec.name: np.frombuffer((ctypes.c_char * spec.nbytes).from_address(
                 self.device[spec.name]), spec.dtype).reshape(spec.shape) for spec in plan.arrays}
         for name, array in inputs.items():
-            if name != 'grey':
-                self._arrays[name][...] = array
+            self._arrays['left_grey' if name == 'grey' else name][...] = array
         if 'grey' in inputs:
             on_cpu.contrast(inputs['grey'], self._arrays['contrast'],
                             np.empty(image, np.float32))
@@ -66,7 +65,7 @@ class HostStage:
         outputs = rubbish(names, (height, width))
         self._parameters.fill(config, calibration)
         self._parameters.bind({name: array.ctypes.data for name, array in outputs.items()})
-        self._stage.enqueue(0, stage.steps(config, names))
+        self._stage.enqueue(0, stage.steps(config, names), 'grey')
         return outputs
 
 
@@ -91,11 +90,10 @@ STEPS = [{'filling': filling, 'bilateral_passes': passes, 'median_window_size': 
 
 
 SIGMAS = [{'bilateral_passes': 1, 'bilateral_sigma': sigma} for sigma in (0.1, 1.0, 30.0, 100.0)]
-UNTRUSTED = [{'confidence_window_size': side, 'confidence_threshold': least, **more}
-             for side, least in ((1, 0.3), (5, 0.0), (5, 0.2), (51, 0.2))
-             for more in ({}, {'bilateral_passes': 1}, {'filling': 'background'})]
-CONTRASTS = [{'contrast_threshold': least, 'confidence_window_size': side}
-             for least in (30.0, 240.0, 255.0) for side in (1, 3)]
+UNTRUSTED = [{'confidence_threshold': least, **more} for least in (0.0, 0.02, 0.05)
+             for more in ({}, {'bilateral_passes': 1}, {'filling': 'background'},
+                          {'filling': 'plane'})]
+CONTRASTS = [{'contrast_threshold': least} for least in (30.0, 240.0, 255.0)]
 
 
 def small(message_type: str, **changes: Any) -> Any:

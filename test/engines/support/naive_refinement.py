@@ -7,7 +7,8 @@ is a pair of slices, rows and columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,8 @@ Array = np.ndarray[Any, Any]
 INVALID = -16
 #: Weights over 0 to 7 pixels: 64 exp(-k^2 / 128), rounded half up.
 SPACE = [math.floor(64 * math.exp(-k * k / 128) + 0.5) for k in range(8)]
-#: Widest band; rows above and below, and columns, of the window that a plane is fitted in.
-BAND, ROWS, COLUMNS = 159, 10, 128
 #: Largest residuals of the rounds, sixteenths.
-RESIDUALS = 96, 48, 24, 24
-MIN_INLIERS = 60
+RESIDUALS = 128, 64, 40, 32
 
 
 def background(values: Array, window: tuple[slice, slice]) -> Array:
@@ -37,66 +35,98 @@ def background(values: Array, window: tuple[slice, slice]) -> Array:
     return out
 
 
-def plane(values: Array, window: tuple[slice, slice], y: int) -> tuple[int, int, int] | None:
-    """First valid column of a row, slope and value there in 4096ths of a sixteenth; or None."""
-    rows, columns = window
-    valid = np.flatnonzero(values[y, columns] >= 0)
-    if valid.size == 0 or not 1 <= valid[0] <= BAND:
-        return None
-    first = columns.start + int(valid[0])
-    points = [(x - first, below - y, int(values[below, x]))
-              for below in range(max(rows.start, y - ROWS), min(rows.stop, y + ROWS + 1))
-              for x in range(first, min(columns.stop, first + COLUMNS)) if values[below, x] >= 0]
-    own = sorted(v for _, t, v in points if t == 0)
-    a, b, c = 0, 0, own[(len(own) - 1) // 2] << 12
+def between(row: Array, trusted: Array, columns: slice, x: int) -> int | None:
+    """What lies between the nearest trusted values of a row: the smaller where they are far."""
+    left = next((i for i in range(x - 1, columns.start - 1, -1) if trusted[i]), None)
+    right = next((i for i in range(x + 1, columns.stop) if trusted[i]), None)
+    if left is None or right is None:
+        ends = [int(row[i]) for i in (left, right) if i is not None]
+        return ends[0] if ends else None
+    n, ends = right - left, [int(row[left]), int(row[right])]
+    if abs(ends[0] - ends[1]) > 32 + 2 * n:
+        return min(ends)
+    return (ends[0] * (right - x) + ends[1] * (x - left) + n // 2) // n
+
+
+def samples(values: Array, trusted: Array, sure: Array, grey: Array, x: int, y: int,
+            threshold: float) -> list[tuple[int, int, int, int]]:
+    """Columns and rows in steps of seven pixels, values and weights around a pixel."""
+    height, width = values.shape
+    whole = np.floor(grey + 0.5).astype(int)
+    around = np.pad(whole, 8, 'edge')[y + 6:y + 11, x + 6:x + 11]
+    own = (2 * int(around.sum()) + 25) // 50
+    found = []
+    for j in range(-8, 9):
+        for i in range(-8, 9):
+            row, column = y + 7 * j, x + 7 * i
+            if 0 <= row < height and 0 <= column < width and trusted[row, column]:
+                k = min(abs(own - int(whole[row, column])), 255)
+                likeness = math.floor(Fraction(64 * 144, 144 + k * k) + Fraction(1, 2))
+                quality = 255
+                if threshold:
+                    quality = int(min(max(24 * (float(sure[row, column]) / threshold) - 12, 1),
+                                      255))
+                found.append((i, j, int(values[row, column]), likeness * quality // 256))
+    return found
+
+
+def plane(points: list[tuple[int, int, int, int]]) -> tuple[int, int, int, Fraction] | None:
+    """Slopes and constant in 4096ths by weighted least squares, and the share of the inliers."""
+    weight = sum(w for *_, w in points)
+    a, b, c = 0, 0, min(v for _, _, v, _ in points if 2 * sum(
+        w for _, _, other, w in points if other <= v) >= weight) << 12
     for residual in RESIDUALS:
-        inliers = [(u, t, v) for u, t, v in points
-                   if abs((v << 12) - (a * u + b * t + c)) < residual << 12]
-        if len(inliers) < MIN_INLIERS:
+        inliers = [(i, j, v, w) for i, j, v, w in points
+                   if abs((v << 12) - (a * i + b * j + c)) < residual << 12]
+        n = sum(w for *_, w in inliers)
+        if n == 0:
             return None
-        solved = least_squares(inliers)
-        if solved is None:
-            return None
-        a, b, c = solved
-    return (first, a, c) if 2 * len(inliers) >= len(points) else None
+
+        def total(f: Callable[[int, int, int], int],
+                  of: list[tuple[int, int, int, int]] = inliers) -> int:
+            return sum(w * f(i, j, v) for i, j, v, w in of)
+
+        si, sj, sv = (total(lambda *p, k=k: p[k]) for k in range(3))
+
+        def spread(f: Callable[[int, int, int], int], one: int, other: int, n: int = n) -> float:
+            return float(n * total(f) - one * other)
+
+        ridge = 0.04 * float(n * n)
+        ii = spread(lambda i, j, v: i * i, si, si) + ridge
+        jj = spread(lambda i, j, v: j * j, sj, sj) + ridge
+        ij = spread(lambda i, j, v: i * j, si, sj)
+        iv, jv = spread(lambda i, j, v: i * v, si, sv), spread(lambda i, j, v: j * v, sj, sv)
+        whole = ii * jj - ij * ij
+        a = math.floor(4096 * ((iv * jj - jv * ij) / whole) + 0.5)
+        b = math.floor(4096 * ((jv * ii - iv * ij) / whole) + 0.5)
+        c = math.floor(float((sv << 12) - a * si - b * sj) / n + 0.5)
+    return a, b, c, Fraction(n, weight)
 
 
-def least_squares(points: list[tuple[int, int, int]]) -> tuple[int, int, int] | None:
-    """Slopes and constant of v = a u + b t + c by Cramer's rule, bounded, in 4096ths."""
-    n = len(points)
-    u, t, uu, ut, tt, v, uv, tv = (sum(f(*point) for point in points) for f in (
-        lambda u, t, v: u, lambda u, t, v: t, lambda u, t, v: u * u, lambda u, t, v: u * t,
-        lambda u, t, v: t * t, lambda u, t, v: v, lambda u, t, v: u * v, lambda u, t, v: t * v))
-
-    def determinant(p: tuple[int, int, int], q: tuple[int, int, int],
-                    r: tuple[int, int, int]) -> int:
-        return (p[0] * (q[1] * r[2] - q[2] * r[1]) - q[0] * (p[1] * r[2] - p[2] * r[1])
-                + r[0] * (p[1] * q[2] - p[2] * q[1]))
-
-    of_u, of_t, of_1, of_v = (uu, ut, u), (ut, tt, t), (u, t, n), (uv, tv, v)
-    whole = determinant(of_u, of_t, of_1)
-    if whole <= 0:
-        return None
-
-    def quotient(part: int, least: int, most: int) -> int:
-        # Both are rounded to float64 first, then their quotient.
-        return min(max(math.floor(4096 * (float(part) / float(whole)) + 0.5), least), most)
-
-    return (quotient(determinant(of_v, of_t, of_1), -32768, 6554),
-            quotient(determinant(of_u, of_v, of_1), -2**18, 2**18),
-            quotient(determinant(of_u, of_t, of_v), -2**26, 2**26))
-
-
-def with_planes(values: Array, filled: Array, window: tuple[slice, slice], most: int) -> Array:
-    """``filled`` with the planes of ``values`` in the band; ``most``: the largest value."""
+def with_planes(values: Array, filled: Array, sure: Array, grey: Array,
+                window: tuple[slice, slice], threshold: float, most: int) -> Array:
+    """``filled`` with planes where values are missing or not sure; ``most``: the largest value."""
     rows, columns = window
+    trusted = np.zeros(values.shape, bool)
+    trusted[window] = ((values >= 0) & (sure >= threshold))[window]
+    all_trusted = (values >= 0) & (sure >= threshold)
     out = filled.copy()
     for y in range(rows.start, rows.stop):
-        found = plane(values, window, y)
-        if found is not None:
-            first, a, c = found
-            for x in range(columns.start, first):
-                out[y, x] = min(max((a * (x - first) + c + 2048) >> 12, 0), most)
+        for x in range(columns.start, columns.stop):
+            if trusted[y, x]:
+                continue
+            centre = x // 8 * 8 + 4, y // 8 * 8 + 4
+            points = samples(values, all_trusted, sure, grey, *centre, threshold)
+            found = plane(points) if len(points) >= 12 else None
+            if found is None:
+                continue
+            a, b, c, support = found
+            slant = (a * (x - centre[0]) + b * (y - centre[1])) // 7
+            value = min(max((slant + c + 2048) >> 12, 0), most)
+            near = between(values[y], trusted[y], columns, x)
+            if support >= Fraction(8, 10) or (
+                    2 * support >= 1 and near is not None and abs(near - value) <= 32):
+                out[y, x] = value
     return out
 
 
@@ -136,16 +166,26 @@ def is_at_jump(sixteenths: Array, y: int, x: int) -> bool:
     return any((own < 0) != (other < 0) or abs(own - other) > 32 for other in others)
 
 
-def confidence(inputs: Mapping[str, Array], sixteenths: Array, side: int) -> Array:
-    """By definition: the mean lead of the window by r / (r + 1/2), r the pixels to a jump."""
+def confidence(inputs: Mapping[str, Array], sixteenths: Array, window: tuple[slice, slice]
+               ) -> Array:
+    """By definition: the mean lead by r / (r + 1/2), r the pixels to a jump, by 8 / (8 + B), B the
+    mean bend of the filled map, and by the square of the share of pixels with a value."""
     steps = own_confidence(inputs, sixteenths >= 0)
     height, width = steps.shape
-    radius = side // 2
+    wide = np.pad(background(sixteenths, window).astype(int), 8, 'edge')
+    middle, inside = 2 * wide[8:-8, 8:-8], slice(8, -8)
+    bends = np.minimum(np.minimum(abs(middle - wide[inside, :-16] - wide[inside, 16:]),
+                                  abs(middle - wide[:-16, inside] - wide[16:, inside])), 128)
     jumps = np.array([place for place in np.ndindex(height, width)
                       if is_at_jump(sixteenths, *place)]).reshape(-1, 2)
     found = np.zeros(steps.shape)
-    for y, x in np.argwhere(sixteenths >= 0):
-        mean = steps[max(0, y - radius):y + radius + 1, max(0, x - radius):x + radius + 1].mean()
-        away = np.abs(jumps - (y, x)).max(axis=1).min(initial=radius) + 1
-        found[y, x] = mean / 255 * away / (away + 0.5)
+
+    def mean(values: Array, y: int, x: int, radius: int) -> float:
+        return float(values[max(0, y - radius):y + radius + 1,
+                            max(0, x - radius):x + radius + 1].mean())
+
+    for y, x in np.ndindex(height, width):
+        away = np.abs(jumps - (y, x)).max(axis=1).min(initial=5) + 1
+        found[y, x] = (mean(steps, y, x, 5) / 255 * away / (away + 0.5)
+                       * 8 / (8 + mean(bends, y, x, 10)) * mean(sixteenths >= 0, y, x, 25) ** 2)
     return found

@@ -96,8 +96,8 @@ def refine(config, inputs, calibration=None, outputs=('disparity',), largest_cos
     results = rubbish(outputs, (height, width))
     needed = stage.needs(config, outputs)
     matches = Matches(*(inputs[name] for name in Matches._fields[:5]), *needed)
-    stage.refine(matches, inputs['grey'], config, arrays, results.get('confidence'),
-                 largest_cost)
+    stage.refine(matches, inputs['grey'], inputs['grey'], config, arrays,
+                 results.get('confidence'), largest_cost)
     reference = RawImage.from_array(inputs['grey'].astype(np.uint8))
     fill(Finished(arrays['final'], config.min_disparity, reference, config, calibration, {}),
          results, collections.defaultdict(float))

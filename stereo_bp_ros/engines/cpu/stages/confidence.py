@@ -1,8 +1,8 @@
-"""How far a pixel is to be trusted: the lead of its label over a window, less near jumps.
+"""How far a pixel is to be trusted: the lead of its label, less near jumps and bends of the map.
 
 A lead says little by itself: a wrong plane of a surface without texture leads everywhere. What
-predicts an error is that matching fails around it, too, and that the disparity jumps or ends
-nearby (``docs/explanation/accuracy.md``).
+predicts an error is that matching fails around it, that the disparity jumps or ends nearby, and
+that it bends there (``docs/explanation/accuracy.md``). A plane does not bend.
 """
 
 from __future__ import annotations
@@ -16,48 +16,87 @@ import numpy as np
 from stereo_bp_ros.config.quantisation import JUMP, NO_SECOND
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 
+#: Radii of the windows of leads and jumps, of bends and of holes: pixels.
+RADIUS, BEND_RADIUS, HOLE_RADIUS = 5, 10, 25
 
-def average(valid: np.ndarray[Any, Any], best: np.ndarray[Any, Any],
-            second: np.ndarray[Any, Any], is_sad: bool, largest_cost: float, side: int,
-            out: np.ndarray[Any, Any], steps: np.ndarray[Any, Any],
-            sums: np.ndarray[Any, Any]) -> None:
-    """The mean lead of a window, cut at the border of the image, by the distance from a jump.
+#: A bend is the second difference over pixels so far apart, and at most so many sixteenths.
+BEND_STEP, MAX_BEND = 8, 128
 
-    :param valid: int16 H x W, sixteenths, invalid below 0; such pixels count as 0.
+#: A mean bend of so many sixteenths halves the confidence.
+HALVING_BEND = 8
+
+
+def judge(valid: np.ndarray[Any, Any], filled: np.ndarray[Any, Any],
+          best: np.ndarray[Any, Any], second: np.ndarray[Any, Any], is_sad: bool,
+          largest_cost: float, out: np.ndarray[Any, Any], scratch: np.ndarray[Any, Any]) -> None:
+    """The mean lead around a pixel, by the distance from a jump, the mean bend and the holes.
+
+    Windows are cut at the border of the image.
+
+    :param valid: int16 H x W, sixteenths, invalid below 0; such pixels lead by 0.
+    :param filled: the same with its holes filled, which is what bends.
     :param best, second: as ``refine.refine`` has them.
-    :param side: of the window, odd; 1 = each pixel's own lead, not rounded, wherever it lies.
     :param out: float32 H x W, filled with 0 to 1.
-    :param steps: uint8 H x W, scratch: leads in steps of 1 / 255, then what is no jump.
-    :param sums: int32 H x W, scratch.
+    :param scratch: uint8, at least 13 bytes a pixel.
     """
-    _own(valid, best, second, is_sad, largest_cost, out, steps)
-    if side > 1:
-        cv2.boxFilter(steps, cv2.CV_32S, (side, side), dst=sums, normalize=False,
-                      borderType=cv2.BORDER_CONSTANT)
-        _find_jumps(valid, steps)
-        cv2.distanceTransform(steps, cv2.DIST_C, cv2.DIST_MASK_3, dst=out)
-        _weigh(sums, side // 2, out)
+    height, width = valid.shape
+    size = height * width
+    sums, bends, matched = (scratch.reshape(-1)[4 * i * size:4 * (i + 1) * size].view(
+        np.int32).reshape(height, width) for i in range(3))
+    steps = scratch.reshape(-1)[12 * size:13 * size].reshape(height, width)
+    np.greater_equal(valid, 0, out=steps.view(np.bool_))
+    _add_windows(steps, HOLE_RADIUS, matched)
+    _find_bends(filled, steps)
+    _add_windows(steps, BEND_RADIUS, bends)
+    _find_leads(valid, best, second, is_sad, largest_cost, steps)
+    _add_windows(steps, RADIUS, sums)
+    _find_jumps(valid, steps)
+    cv2.distanceTransform(steps, cv2.DIST_C, cv2.DIST_MASK_3, dst=out)
+    _weigh(sums, bends, matched, out)
 
 
-@kernel
-def of_lead(best: Any, second: Any, is_sad: bool, largest_cost: float) -> Any:
-    """Confidence of a pixel in float64: the lead over the second label by the largest cost."""
-    ahead = np.float64(second)
-    scale = max(ahead, 1.0) if is_sad else largest_cost
-    value = (ahead - np.float64(best)) / scale
-    return 1.0 if ahead >= NO_SECOND or value > 1.0 else max(value, 0.0)
+def _add_windows(values: np.ndarray[Any, Any], radius: int, out: np.ndarray[Any, Any]) -> None:
+    side = 2 * radius + 1
+    cv2.boxFilter(values, cv2.CV_32S, (side, side), dst=out, normalize=False,
+                  borderType=cv2.BORDER_CONSTANT)
 
 
 @parallel_kernel
-def _own(valid: Any, best: Any, second: Any, is_sad: bool, largest_cost: float, out: Any,
-         steps: Any) -> None:
+def _find_bends(filled: Any, out: Any) -> None:
+    """The smaller of those along x and along y, borders replicated."""
+    height, width = filled.shape
+    for y in numba.prange(height):
+        above, row = filled[max(y - BEND_STEP, 0)], filled[y]
+        below, to = filled[min(y + BEND_STEP, height - 1)], out[y]
+        for x in range(min(BEND_STEP, width)):
+            to[x] = _bend(row[x], row[0], row[min(x + BEND_STEP, width - 1)], above[x], below[x])
+        for x in range(BEND_STEP, width - BEND_STEP):
+            to[x] = _bend(row[x], row[x - BEND_STEP], row[x + BEND_STEP], above[x], below[x])
+        for x in range(max(BEND_STEP, width - BEND_STEP), width):
+            to[x] = _bend(row[x], row[x - BEND_STEP], row[width - 1], above[x], below[x])
+
+
+@kernel
+def _bend(own: Any, left: Any, right: Any, above: Any, below: Any) -> Any:
+    twice = np.int32(np.int32(2) * np.int32(own))
+    across = abs(np.int32(twice - np.int32(np.int32(left) + np.int32(right))))
+    along = abs(np.int32(twice - np.int32(np.int32(above) + np.int32(below))))
+    return np.uint8(min(min(across, along), np.int32(MAX_BEND)))
+
+
+@parallel_kernel
+def _find_leads(valid: Any, best: Any, second: Any, is_sad: bool, largest_cost: float,
+                out: Any) -> None:
+    """Over the second label by the largest cost, in steps of 1 / 255."""
     for y in numba.prange(valid.shape[0]):
         for x in range(valid.shape[1]):
-            value = 0.0
+            lead = 0.0
             if valid[y, x] >= 0:
-                value = of_lead(best[y, x], second[y, x], is_sad, largest_cost)
-            out[y, x] = np.float32(value)
-            steps[y, x] = np.uint8(np.int32(255.0 * value + 0.5))
+                ahead = np.float64(second[y, x])
+                lead = (ahead - np.float64(best[y, x])) / (max(ahead, 1.0) if is_sad
+                                                           else largest_cost)
+                lead = 1.0 if ahead >= NO_SECOND or lead > 1.0 else max(lead, 0.0)
+            out[y, x] = np.uint8(np.int32(255.0 * lead + 0.5))
 
 
 @parallel_kernel
@@ -79,12 +118,23 @@ def _is_jump(one: Any, other: Any) -> Any:
 
 
 @parallel_kernel
-def _weigh(sums: Any, radius: int, out: Any) -> None:
+def _weigh(sums: Any, bends: Any, matched: Any, out: Any) -> None:
     """From the distance to a jump to the confidence."""
     height, width = sums.shape
     for y in numba.prange(height):
-        rows = min(y + radius, height - 1) - max(y - radius, 0) + 1
+        rows, bend_rows = _cut(y, height, RADIUS), _cut(y, height, BEND_RADIUS)
+        hole_rows = _cut(y, height, HOLE_RADIUS)
         for x in range(width):
-            columns = min(x + radius, width - 1) - max(x - radius, 0) + 1
-            twice = 2 * (min(np.int64(out[y, x]), radius) + 1)
-            out[y, x] = np.float32(sums[y, x] * twice / (255.0 * rows * columns * (twice + 1)))
+            pixels = rows * _cut(x, width, RADIUS)
+            halving = HALVING_BEND * bend_rows * _cut(x, width, BEND_RADIUS)
+            twice = 2 * (min(np.int64(out[y, x]), RADIUS) + 1)
+            share = np.float64(matched[y, x]) / (hole_rows * _cut(x, width, HOLE_RADIUS))
+            found = np.float64(sums[y, x] * twice * halving) / np.float64(
+                255 * pixels * (twice + 1) * (halving + bends[y, x]))
+            out[y, x] = np.float32(found * (share * share))
+
+
+@kernel
+def _cut(at: int, end: int, radius: int) -> int:
+    """Pixels of a window around one that are inside the image, along one axis."""
+    return min(at + radius, end - 1) - max(at - radius, 0) + 1

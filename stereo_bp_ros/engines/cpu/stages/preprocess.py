@@ -17,6 +17,10 @@ from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 #: Side of the windows of ``contrast_threshold``, pixels.
 CONTRAST_SIDE = 7
 
+#: Grey value from which on contrast is asked for: a plain sky is brighter. Instead of the range
+#: of darker pixels.
+BRIGHT, UNASKED = np.float32(128), np.float32(3e38)
+
 
 def preprocess(grey: np.ndarray[Any, Any], config: ResolvedConfig,
                smoothed: np.ndarray[Any, Any], matched: np.ndarray[Any, Any],
@@ -71,7 +75,8 @@ def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
              ranges: np.ndarray[Any, Any]) -> None:
     """The least range of grey values in a window that has the pixel; float32 H x W each.
 
-    Windows of ``CONTRAST_SIDE`` pixels, their centres inside the image and cut at its border.
+    Windows of ``CONTRAST_SIDE`` pixels, their centres inside the image and cut at its border. That
+    of a pixel darker than ``BRIGHT`` is ``UNASKED``: what is plain in a shadow matches well.
 
     :param out: filled; scratch before that.
     :param ranges: scratch.
@@ -81,6 +86,7 @@ def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
     cv2.erode(smoothed, window, dst=out)
     np.subtract(ranges, out, out=ranges)
     cv2.erode(ranges, window, dst=out)
+    np.copyto(out, UNASKED, where=smoothed < BRIGHT)
 
 
 def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: ResolvedConfig,

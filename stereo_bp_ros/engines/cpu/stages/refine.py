@@ -21,7 +21,7 @@ from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, preprocess
+from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, planes, preprocess
 
 #: Sixteenths of an invalid pixel: one pixel below the least disparity.
 INVALID = -16
@@ -29,12 +29,18 @@ INVALID = -16
 
 def needs(config: ResolvedConfig, outputs: Collection[str]) -> tuple[bool, bool]:
     """Which of ``Matches`` these settings and outputs call for: with_costs, with_right."""
-    return (config.uniqueness_ratio > 0 or config.confidence_threshold > 0
-            or 'confidence' in outputs, config.disp12_max_diff > 0)
+    return (config.uniqueness_ratio > 0 or needs_confidence(config, outputs),
+            config.disp12_max_diff > 0)
 
 
-def refine(matches: Matches, grey: np.ndarray[Any, Any], config: ResolvedConfig,
-           scratch: Mapping[str, np.ndarray[Any, Any]],
+def needs_confidence(config: ResolvedConfig, outputs: Collection[str]) -> bool:
+    """Whether these settings and outputs call for the confidence of a pixel."""
+    return ('confidence' in outputs or config.confidence_threshold > 0
+            or config.filling == 'plane')
+
+
+def refine(matches: Matches, grey: np.ndarray[Any, Any], smoothed: np.ndarray[Any, Any],
+           config: ResolvedConfig, scratch: Mapping[str, np.ndarray[Any, Any]],
            confidences: np.ndarray[Any, Any] | None = None, largest_cost: float = 1.0) -> None:
     """Reject, filter, fill and smooth, in this order, into ``final`` of ``scratch``.
 
@@ -53,21 +59,22 @@ def refine(matches: Matches, grey: np.ndarray[Any, Any], config: ResolvedConfig,
     4. Median, then speckle removal. A rejected pixel takes part in the median as a value below
        all others and may get a value by it; a pixel without label, or outside the valid window
        (unless ``border`` is keep), never does.
-    5. Filling of invalid pixels inside the valid window (``filling.fill``). They keep
-       confidence 0.
-    6. A bilateral filter of the filled map. Without filling only valid pixels leave.
-    7. Without filling: rejected where the confidence is below ``confidence_threshold``, or where
-       a 7 x 7 window that has the pixel has grey values in a range of less than
+    5. Filling of invalid pixels inside the valid window from the background side
+       (``filling.fill``), and the confidence (``confidence.judge``), which what was filled has
+       none of: 0.
+    6. With filling ``plane`` planes where the confidence is low (``planes.fill``).
+    7. A bilateral filter of the filled map. Without filling only valid pixels leave.
+    8. Without filling: rejected where the confidence is below ``confidence_threshold``, or where
+       a 7 x 7 window that has the pixel, a bright one, has grey values in a range of less than
        ``contrast_threshold``.
 
     :param matches: with what ``needs`` says.
-    :param grey: float32 H x W, smoothed reference image.
+    :param grey: float32 H x W, the reference image; ``smoothed``: after the Gaussian.
     :param scratch: the arrays of ``scratch.refine``; ``final``, int16 H x W, is filled with
         sixteenths of a pixel from min_disparity on, ``INVALID`` where invalid.
-    :param confidences: float32 H x W, filled where given: confidence in [0, 1], 0 where invalid,
-        else what ``confidence.average`` makes over ``confidence_window_size`` of, for SAD,
-        ``(second - best) / max(second, 1)``, for BP ``(second - best) / largest_cost``, and 1
-        where there is no second.
+    :param confidences: float32 H x W, filled where given: confidence in [0, 1], 0 where invalid.
+        The lead that it begins with is for SAD ``(second - best) / max(second, 1)``, for BP
+        ``(second - best) / largest_cost``, and 1 where there is no second.
     :param largest_cost: largest data cost of a pixel in the units of ``best`` (BP only).
     """
     keep = config.border == 'keep'
@@ -77,7 +84,7 @@ def refine(matches: Matches, grey: np.ndarray[Any, Any], config: ResolvedConfig,
               window.y_offset + window.height)
 
     if config.texture_threshold > 0:
-        _texture(grey, config, scratch['plane_a'], scratch['plane_b'])
+        _texture(smoothed, config, scratch['plane_a'], scratch['plane_b'])
     sixteenths = scratch['sixteenths']
     _reject(matches, scratch['plane_b'], *bounds, keep, config.subpixel,
             config.uniqueness_ratio > 0, *_uniqueness(config, largest_cost),
@@ -91,22 +98,20 @@ def refine(matches: Matches, grey: np.ndarray[Any, Any], config: ResolvedConfig,
         cv2.filterSpeckles(sixteenths, INVALID, config.speckle_size, 16 * config.speckle_range,
                            scratch['speckle_buffer'])
 
-    filled = sixteenths
-    fills = config.filling != 'none'
-    if fills or config.bilateral_passes:
-        filled = scratch['filled']
-        filling.fill(sixteenths, *bounds, config.filling == 'plane',
-                     16 * (config.disparity_range - 1), filled)
-        _smooth(filled, config, scratch)
-
-    contrast, trusted = scratch['plane_b'], scratch['confidence']
+    filled, trusted = scratch['filled'], scratch['confidence']
+    filling.fill(sixteenths, *bounds, filled)
+    outputs = () if confidences is None else ('confidence',)
+    if needs_confidence(config, outputs):
+        confidence.judge(sixteenths, filled, matches.best, matches.second,
+                         config.stereo_algorithm == 'sad', float(largest_cost), trusted,
+                         scratch['speckle_buffer'])
+    if config.filling == 'plane':
+        planes.fill(sixteenths, trusted, grey, *bounds, quantisation.plane_threshold(config),
+                    16 * (config.disparity_range - 1), filled)
+    _smooth(filled, config, scratch)
+    contrast, fills = scratch['plane_b'], config.filling != 'none'
     if config.contrast_threshold > 0:
-        preprocess.contrast(grey, contrast, scratch['plane_a'])
-    if confidences is not None or config.confidence_threshold > 0:
-        confidence.average(sixteenths, matches.best, matches.second,
-                           config.stereo_algorithm == 'sad', float(largest_cost),
-                           config.confidence_window_size, trusted, scratch['confidence_steps'],
-                           scratch['plane_a'].view(np.int32))
+        preprocess.contrast(smoothed, contrast, scratch['plane_a'])
     _finish(sixteenths, filled, not fills, trusted, float(config.confidence_threshold), contrast,
             float(config.contrast_threshold), config.reference_image == 'right',
             confidences is not None, trusted if confidences is None else confidences,

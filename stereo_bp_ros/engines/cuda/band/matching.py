@@ -106,7 +106,7 @@ class Band(CudaMatching):
             right=wanted.right, median=wanted.median)
         self._matching.enqueue(stream, self._preprocess.result('values'), False, steps,
                                self._refine.frame())
-        self._refine.enqueue(stream, steps)
+        self._refine.enqueue(stream, steps, 'values')
 
 
 def halved(has_whole_grey: bool) -> tuple[str, str]:

@@ -21,8 +21,8 @@ from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 KERNELS = (*(('frame/refine.cu', name)
              for name in ('reject_matches', 'refine_matches', 'median<3>', 'median<5>',
                           'publish_matches', 'fill_matches', 'publish_filled')),
-           ('frame/bands.cu', 'fill_bands'),
-           *(('frame/confidence.cu', name) for name in ('add_confidences', 'average_confidences')),
+           *(('frame/confidence.cu', name) for name in ('add_confidences', 'judge_pixels')),
+           *(('frame/planes.cu', name) for name in ('interpolate_rows', 'fill_planes')),
            *(('frame/bilateral.cu', f'smooth<{is_along_x}>') for is_along_x in ('true', 'false')),
            *(('frame/speckles.cu', name) for name in ('label_tiles', 'join_tiles', 'add_regions')))
 BLOCK = (32, 8, 1)
@@ -31,12 +31,11 @@ ROW_BLOCK = 256
 #: Pixels of a tile's side in ``speckles.cu``.
 TILE = 32
 
-#: Columns of the window in ``bands.cu``, a thread for each.
-BAND_COLUMNS = 128
-
+#: Side of a cell of ``planes.cu``, and cells of a block, a warp for each.
+CELL, CELLS = 8, 4
 
 #: Outputs that kernels which select labels have registers for.
-LIGHT = frozenset(('disparity', 'depth', 'confidence', 'fixed_disparity'))
+LIGHT = frozenset(('disparity', 'depth', 'fixed_disparity'))
 
 
 class Steps(NamedTuple):
@@ -45,8 +44,8 @@ class Steps(NamedTuple):
     outputs: names of ``OUTPUTS``; fraction: of a pixel; costs: least and second least
     belief; right, texture: inputs of the left-right check and the texture threshold; median:
     side of the filter, 0 = none; speckles: small regions are removed; fills: invalid pixels are
-    filled; planes: so is the band beside the image with planes; passes: of the bilateral filter;
-    averages: the confidence is one of a window; judges: confidence or contrast leave pixels out;
+    filled; planes: so are those that are not trusted, with planes; passes: of the bilateral
+    filter; confidence: it is computed; judges: confidence or contrast leave pixels out;
     contrast: it is asked for; keeps: the finished disparity stays on the device, or has other
     forms than the light ones.
     """
@@ -61,7 +60,7 @@ class Steps(NamedTuple):
     fills: bool
     planes: bool
     passes: int
-    averages: bool
+    confidence: bool
     judges: bool
     contrast: bool
     keeps: bool
@@ -74,7 +73,7 @@ class Steps(NamedTuple):
     @property
     def has_map(self) -> bool:
         """Whether a map without holes lies between rejection and publication."""
-        return bool(self.planes or self.passes or self.averages or self.judges)
+        return bool(self.planes or self.passes or self.confidence or self.judges)
 
     @property
     def is_local(self) -> bool:
@@ -84,15 +83,14 @@ class Steps(NamedTuple):
 
 def steps(config: ResolvedConfig, outputs: Collection[str], is_reduced: bool = False) -> Steps:
     """The steps of a frame, of reduced images or of the images as they are."""
-    has_confidence = config.confidence_threshold > 0 or 'confidence' in outputs
-    fills = config.filling != 'none'
+    fills, planes = config.filling != 'none', config.filling == 'plane'
+    has_confidence = planes or config.confidence_threshold > 0 or 'confidence' in outputs
     return Steps(
         outputs=frozenset(outputs), fraction=config.subpixel,
         costs=config.uniqueness_ratio > 0 or has_confidence, right=config.disp12_max_diff > 0,
         texture=config.texture_threshold > 0, median=config.median_window_size,
-        speckles=config.speckle_size > 0, fills=fills, planes=config.filling == 'plane',
-        passes=config.bilateral_passes,
-        averages=has_confidence and config.confidence_window_size > 1,
+        speckles=config.speckle_size > 0, fills=fills, planes=planes,
+        passes=config.bilateral_passes, confidence=has_confidence,
         judges=not fills and (config.confidence_threshold > 0 or config.contrast_threshold > 0),
         contrast=not fills and config.contrast_threshold > 0,
         keeps=is_reduced or not LIGHT.issuperset(outputs))
@@ -130,7 +128,7 @@ class Parameters(ctypes.Structure):
         self.max_difference = config.disp12_max_diff
         self.confidence_threshold = config.confidence_threshold
         self.contrast_threshold = config.contrast_threshold
-        self.confidence_radius = config.confidence_window_size // 2
+        self.plane_threshold = quantisation.plane_threshold(config)
         self.speckle_size = config.speckle_size
         self.speckle_range = round(16 * config.speckle_range)
         self.color_range = 16 * (config.max_disparity - config.min_disparity)
@@ -180,8 +178,11 @@ class Refine:
         for file, name in KERNELS:
             compiler.kernel(self._device, file, name)
 
-    def enqueue(self, stream: int, wanted: Steps) -> None:
-        """Everything from labels to outputs."""
+    def enqueue(self, stream: int, wanted: Steps, grey: str) -> None:
+        """Everything from labels to outputs.
+
+        :param grey: 'grey' or 'values', the end of the name of the grey values.
+        """
         frame = self.frame()
         if not wanted.is_filtered:
             self._launch('refine_matches', stream, frame, self._pixels(1))
@@ -201,22 +202,24 @@ class Refine:
             return
         device = self._arena.device
         filling = Filling(
-            frame, device['filled'], device['smoothed'], device['confidence_sums'],
-            device['jump_columns'], device['mean_confidence'] if wanted.averages else None,
-            device['contrast'] if wanted.contrast else None, self._most)
+            frame, device['filled'], device['smoothed'], device['row_sums'], device['row_values'],
+            device['own_confidence'] if wanted.confidence else None, device[f'left_{grey}'],
+            device['contrast'] if wanted.contrast else None, self._most, grey == 'values')
         self._launch('fill_matches', stream, filling, *rows)
-        if wanted.planes:
-            self._launch('fill_bands', stream, filling, (frame.height, 1, 1),
-                         (BAND_COLUMNS, 1, 1), file='frame/bands.cu')
-        for is_along_x in ('true', 'false') * wanted.passes:
-            self._launch(f'smooth<{is_along_x}>', stream, filling, self._pixels(1),
-                         file='frame/bilateral.cu')
-        if wanted.averages:
+        if wanted.confidence:
             self._launch('add_confidences', stream, filling,
                          (-(-frame.width // ROW_BLOCK), frame.height, 1), (ROW_BLOCK, 1, 1),
                          file='frame/confidence.cu')
-            self._launch('average_confidences', stream, filling, self._pixels(1),
+            self._launch('judge_pixels', stream, filling, self._pixels(1),
                          file='frame/confidence.cu')
+        if wanted.planes:
+            self._launch('interpolate_rows', stream, filling, *rows, file='frame/planes.cu')
+            cells = -(-frame.width // (CELL * CELLS)), -(-frame.height // CELL), 1
+            self._launch('fill_planes', stream, filling, cells, (32, CELLS, 1),
+                         file='frame/planes.cu')
+        for is_along_x in ('true', 'false') * wanted.passes:
+            self._launch(f'smooth<{is_along_x}>', stream, filling, self._pixels(1),
+                         file='frame/bilateral.cu')
         self._launch('publish_filled', stream, filling, self._pixels(1))
 
     def _find_speckles(self, stream: int, frame: Frame) -> None:
