@@ -14,6 +14,7 @@ from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.stages import refine as stage
 from test.cases import examples
+from test.engines.support import naive_refinement
 from test.engines.support.refinement import (
     CALIBRATION,
     HEIGHT,
@@ -24,6 +25,7 @@ from test.engines.support.refinement import (
     plain_sixteenths,
     refine,
     sad,
+    window_of,
 )
 
 DEFINED = ('disparity', 'fixed_disparity', 'depth', 'depth_mm', 'disparity_color', 'confidence')
@@ -79,10 +81,10 @@ def defined(config, inputs, calibration, largest_cost):
     values = plain_sixteenths(config, inputs)
     lead = inputs['second'].astype(float) - inputs['best']
     if config.stereo_algorithm == 'sad':
-        confidence = np.where(inputs['second'] == NO_SECOND, 1,
-                              lead / np.maximum(inputs['second'], 1))
+        lead = np.where(inputs['second'] == NO_SECOND, 1, lead / np.maximum(inputs['second'], 1))
     else:
-        confidence = np.clip(lead / largest_cost, 0, 1)
+        lead = np.clip(lead / largest_cost, 0, 1)
+    confidence = naive_refinement.confidence_of(lead, values, window_of(config))
     confidence[values < 0] = 0
     if config.reference_image == 'right':
         values, confidence = values[:, ::-1], confidence[:, ::-1]

@@ -151,12 +151,6 @@ def _along(values: Array, axis: int, factor: int) -> Array:
     return np.where(values < 0, INVALID, (sums + weights // 2) // np.maximum(weights, 1))
 
 
-def own_confidence(inputs: Mapping[str, Array], valid: Array, largest_cost: float = 30.0) -> Array:
-    """Of each pixel in steps of 1 / 255, 0 where invalid."""
-    lead = (inputs['second'].astype(float) - inputs['best']) / largest_cost
-    return np.where(valid, np.floor(255 * np.clip(lead, 0, 1) + 0.5), 0)
-
-
 def is_at_jump(sixteenths: Array, y: int, x: int) -> bool:
     """Whether a neighbour is more than two pixels away in disparity, or one of both invalid."""
     height, width = sixteenths.shape
@@ -168,9 +162,15 @@ def is_at_jump(sixteenths: Array, y: int, x: int) -> bool:
 
 def confidence(inputs: Mapping[str, Array], sixteenths: Array, window: tuple[slice, slice]
                ) -> Array:
+    """That of belief propagation, whose largest cost is 30."""
+    lead = (inputs['second'].astype(float) - inputs['best']) / 30.0
+    return confidence_of(np.clip(lead, 0, 1), sixteenths, window)
+
+
+def confidence_of(lead: Array, sixteenths: Array, window: tuple[slice, slice]) -> Array:
     """By definition: the mean lead by r / (r + 1/2), r the pixels to a jump, by 8 / (8 + B), B the
     mean bend of the filled map, and by the square of the share of pixels with a value."""
-    steps = own_confidence(inputs, sixteenths >= 0)
+    steps = np.where(sixteenths >= 0, np.floor(255 * lead + 0.5), 0)
     height, width = steps.shape
     wide = np.pad(background(sixteenths, window).astype(int), 8, 'edge')
     middle, inside = 2 * wide[8:-8, 8:-8], slice(8, -8)
