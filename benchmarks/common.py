@@ -61,7 +61,7 @@ def parser(module_docstring: str | None) -> argparse.ArgumentParser:
 
 def add_sizes(options: argparse.ArgumentParser, *default: Size) -> None:
     """--size."""
-    options.add_argument('--size', nargs='+', type=size, default=list(default), metavar='WxHxD',
+    options.add_argument('--size', nargs='*', type=size, default=list(default), metavar='WxHxD',
                          help='default: ' + ' '.join(map(str, default)))
 
 

@@ -1,11 +1,13 @@
 """Time the CPU engine beside OpenCV's matchers, on the same pairs, in turn, in one process.
 
     python -m benchmarks.cpu_peers ../shared/data/middlebury --rounds 30
+    python -m benchmarks.cpu_peers kitti2012/ --preset road --preset road:filling=plane --size
 
 Every program matches the pair once a round, so a drift of the machine meets all of them. OpenCV's
 semi-global matching (SGBM, its fastest mode 3WAY) and block matching (StereoBM) search a multiple
 of 16 disparities, at least 64. Whole frames: 8-bit images in memory before, disparity after.
-Rendered streets follow the sets. Figures are median (minimum), ms.
+Rendered streets follow the sets. Figures are median (minimum), ms. With ``--preset`` these presets
+take the places of BP and SAD, and each has the median of its ratios to SGBM, round by round.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import functools
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import cv2
 import numpy as np
@@ -23,14 +25,19 @@ import numpy as np
 from benchmarks import common
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.config.mappings import parse_assignments
 from stereo_bp_ros.evaluation.timing import Pair
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
+
+SGBM = 'OpenCV SGBM 3WAY'
 
 
 def main() -> None:
     """Read the command line and print the table."""
     parser = common.parser(__doc__)
     parser.add_argument('data', type=pathlib.Path, help='data set folder')
+    parser.add_argument('--preset', action='append', default=[], metavar='NAME[:KEY=VALUE,...]',
+                        help='may be given several times')
     common.add_sizes(parser, common.VGA, common.HD)
     common.add_count(parser, '--rounds', 30, 'of all programs')
     parser.add_argument('--threads', type=shared.whole(1), default=2, metavar='N',
@@ -40,33 +47,56 @@ def main() -> None:
     cv2.setNumThreads(options.threads)
     config = MatcherConfig(backend='cpu', num_threads=options.threads)
     common.print_machine(config)
-    results: dict[str, dict[str, tuple[float, float]]] = {}
-    pairs = [Pair(one.name, one.left, one.right, one.disparities or 64)
+    results: dict[str, dict[str, list[float]]] = {}
+    presets = {text: preset(text) for text in options.preset}
+    unknown = next((one.disparity_range for one in presets.values()), 64)
+    pairs = [Pair(one.name, one.left, one.right, one.disparities or unknown)
              for one in open_dataset(options.data)]
     for wanted in options.size:
         pairs += common.street(wanted)
     for pair in pairs:
-        found = measure(pair, options.threads, options.rounds)
+        found = measure(pair, options.threads, options.rounds, presets)
         if not results:
-            common.print_head('set', *found)
-        common.print_row(pair.name, *(f'{median:.1f} ({least:.1f})'
-                                      for median, least in found.values()))
+            common.print_head('set', *found, *(f'{name} / SGBM' for name in presets))
+        common.print_row(pair.name, *(f'{statistics.median(all_of):.1f} ({min(all_of):.1f})'
+                                      for all_of in found.values()),
+                         *(f'{ratio(found[name], found[SGBM]):.2f}' for name in presets))
         results[pair.name] = found
+    if presets:
+        ratios = [[ratio(found[name], found[SGBM]) for found in results.values()]
+                  for name in presets]
+        common.print_row('mean', *('' for _ in found),
+                         *(f'{statistics.mean(all_of):.2f}' for all_of in ratios))
     common.write_report(options.output, config, opencv=cv2.__version__, rounds=options.rounds,
-                        median_and_minimum_ms=results)
+                        ms=results)
 
 
-def measure(pair: Pair, threads: int, rounds: int) -> dict[str, tuple[float, float]]:
-    """Median and minimum of every program, ms."""
+def preset(text: str) -> MatcherConfig:
+    """The configuration of NAME[:KEY=VALUE,...]."""
+    name, _, assignments = text.partition(':')
+    changes = parse_assignments(part for part in assignments.split(',') if part)
+    return MatcherConfig.from_mapping({**MatcherConfig.preset(name).to_mapping(), **changes})
+
+
+def ratio(times: Sequence[float], others: Sequence[float]) -> float:
+    """Median of the ratios of one round."""
+    return statistics.median(one / other for one, other in zip(times, others, strict=True))
+
+
+def measure(pair: Pair, threads: int, rounds: int, presets: Mapping[str, MatcherConfig]
+            ) -> dict[str, list[float]]:
+    """Milliseconds of every program in each round."""
     searched = {'disparity_range': pair.disparities, 'num_threads': threads, 'backend': 'cpu'}
-    configs = {f'BP {kind}': MatcherConfig.preset('five_sets', message_type=kind, **searched)
-               for kind in ('int16', 'float16', 'float32')}
-    configs |= {f'SAD {window}x{window}': MatcherConfig.preset(
-        'sad_fast', correlation_window_size=window, speckle_size=0, **searched)
-        for window in (5, 21)}
+    configs = {name: config.replace(**searched) for name, config in presets.items()}
+    if not configs:
+        configs = {f'BP {kind}': MatcherConfig.preset('five_sets', message_type=kind, **searched)
+                   for kind in ('int16', 'float16', 'float32')}
+        configs |= {f'SAD {window}x{window}': MatcherConfig.preset(
+            'sad_fast', correlation_window_size=window, speckle_size=0, **searched)
+            for window in (5, 21)}
     multiple = max(64, -(-pair.disparities // 16) * 16)
     peers = {
-        'OpenCV SGBM 3WAY': cv2.StereoSGBM.create(
+        SGBM: cv2.StereoSGBM.create(
             0, multiple, 5, P1=200, P2=800, mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY),
         'OpenCV StereoBM 5x5': cv2.StereoBM.create(multiple, 5)}
     left, right = grey(pair.left), grey(pair.right)
@@ -77,8 +107,7 @@ def measure(pair: Pair, threads: int, rounds: int) -> dict[str, tuple[float, flo
             for name, config in configs.items()}
         programs |= {name: functools.partial(peer.compute, left, right)
                      for name, peer in peers.items()}
-        times = in_turn(programs, rounds)
-    return {name: (statistics.median(all_of), min(all_of)) for name, all_of in times.items()}
+        return in_turn(programs, rounds)
 
 
 def grey(image: np.ndarray) -> np.ndarray:
