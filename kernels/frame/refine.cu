@@ -140,7 +140,7 @@ __global__ void fill_matches(const __grid_constant__ Filling filling) {
 }
 
 // Whether confidence and contrast of a valid pixel reach what is asked for.
-DEVICE bool is_trusted(const Filling& filling, const Parameters& p, int at) {
+DEVICE bool is_published(const Filling& filling, const Parameters& p, int at) {
     if (p.confidence_threshold > 0.0 && double(filling.confidence[at]) < p.confidence_threshold)
         return false;
     return filling.contrast == nullptr || double(filling.contrast[at]) >= p.contrast_threshold;
@@ -153,7 +153,7 @@ __global__ void publish_filled(const __grid_constant__ Filling filling) {
         const Parameters p = *f.parameters;
         const int at = y * f.width + x;
         const bool is_valid = f.filtered[at] >= 0;
-        const bool leaves = p.fills || (is_valid && is_trusted(filling, p, at));
+        const bool leaves = p.fills || (is_valid && is_published(filling, p, at));
         publish<true>(f, p, x, y, leaves ? filling.filled[at] : INVALID, !is_valid,
                       filling.confidence);
     }

@@ -95,7 +95,7 @@ def best_preset(settings: Mapping[str, Any], width: int = 0, height: int = 0) ->
         raise rejected
     for name in valid:
         backend = (resolved := resolve(valid[name])).backend
-        if backend.is_fast_enough(resolved, width, height):
+        if name == BEST[-1] or backend.is_fast_enough(resolved, width, height):
             break
     size = f', images of {width} x {height}' if width else ''
     return name, f'preset auto takes {name} on {backend.name} ({backend.reason}){size}'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from stereo_bp_ros.config.matcher import MatcherConfig, ResolvedConfig
@@ -45,6 +45,12 @@ class Plan:
     def passes(self) -> Passes:
         """Settings of every pass, in their order."""
         return (self.config,) if self.first is None else (*self.first.passes, self.config)
+
+
+def needs_confidence(config: ResolvedConfig, outputs: Collection[str]) -> bool:
+    """Whether settings and outputs call for the confidence of a pixel."""
+    return ('confidence' in outputs or config.confidence_threshold > 0
+            or config.filling == 'plane')
 
 
 def passes_of(config: MatcherConfig, resolve: Callable[[ResolvedConfig], ResolvedConfig]

@@ -23,7 +23,7 @@ MAX_PIXEL_BYTES = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 #: Arrays of refinement, as large as what is matched.
 REFINEMENT = {'right_label': 'int16', 'sixteenths': 'int16', 'filtered': 'int16',
               'filled': 'int16', 'smoothed': 'int16', 'row_sums': 'uint32',
-              'row_values': 'uint8', 'own_confidence': 'float32', 'regions': 'int32',
+              'row_values': 'uint8', 'judged_confidence': 'float32', 'regions': 'int32',
               'region_sizes': 'int32'}
 
 

@@ -86,7 +86,14 @@ def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
     cv2.erode(smoothed, window, dst=out)
     np.subtract(ranges, out, out=ranges)
     cv2.erode(ranges, window, dst=out)
-    np.copyto(out, UNASKED, where=smoothed < BRIGHT)
+    _skip_dark(smoothed, out)
+
+
+@parallel_kernel
+def _skip_dark(smoothed: Any, out: Any) -> None:
+    for y in numba.prange(out.shape[0]):
+        for x in range(out.shape[1]):
+            out[y, x] = UNASKED if smoothed[y, x] < BRIGHT else out[y, x]
 
 
 def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: ResolvedConfig,

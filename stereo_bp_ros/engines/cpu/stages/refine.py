@@ -22,6 +22,7 @@ from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, planes, preprocess
+from stereo_bp_ros.engines.plan import needs_confidence
 
 #: Sixteenths of an invalid pixel: one pixel below the least disparity.
 INVALID = -16
@@ -31,12 +32,6 @@ def needs(config: ResolvedConfig, outputs: Collection[str]) -> tuple[bool, bool]
     """Which of ``Matches`` these settings and outputs call for: with_costs, with_right."""
     return (config.uniqueness_ratio > 0 or needs_confidence(config, outputs),
             config.disp12_max_diff > 0)
-
-
-def needs_confidence(config: ResolvedConfig, outputs: Collection[str]) -> bool:
-    """Whether these settings and outputs call for the confidence of a pixel."""
-    return ('confidence' in outputs or config.confidence_threshold > 0
-            or config.filling == 'plane')
 
 
 def refine(matches: Matches, grey: np.ndarray[Any, Any], smoothed: np.ndarray[Any, Any],
@@ -98,18 +93,22 @@ def refine(matches: Matches, grey: np.ndarray[Any, Any], smoothed: np.ndarray[An
         cv2.filterSpeckles(sixteenths, INVALID, config.speckle_size, 16 * config.speckle_range,
                            scratch['speckle_buffer'])
 
-    filled, trusted = scratch['filled'], scratch['confidence']
-    filling.fill(sixteenths, *bounds, filled)
-    outputs = () if confidences is None else ('confidence',)
-    if needs_confidence(config, outputs):
+    filled, trusted = sixteenths, scratch['confidence']
+    fills = config.filling != 'none'
+    is_judged = needs_confidence(config, () if confidences is None else ('confidence',))
+    if fills or config.bilateral_passes or is_judged:
+        filled = scratch['filled']
+        filling.fill(sixteenths, *bounds, filled)
+    if is_judged:
         confidence.judge(sixteenths, filled, matches.best, matches.second,
                          config.stereo_algorithm == 'sad', float(largest_cost), trusted,
                          scratch['speckle_buffer'])
     if config.filling == 'plane':
         planes.fill(sixteenths, trusted, grey, *bounds, quantisation.plane_threshold(config),
                     16 * (config.disparity_range - 1), filled)
-    _smooth(filled, config, scratch)
-    contrast, fills = scratch['plane_b'], config.filling != 'none'
+    if config.bilateral_passes:
+        _smooth(filled, config, scratch)
+    contrast = scratch['plane_b']
     if config.contrast_threshold > 0:
         preprocess.contrast(smoothed, contrast, scratch['plane_a'])
     _finish(sixteenths, filled, not fills, trusted, float(config.confidence_threshold), contrast,

@@ -15,6 +15,7 @@ from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
+from stereo_bp_ros.engines.plan import needs_confidence
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS
 
 #: File and name of every kernel of the stage.
@@ -84,7 +85,7 @@ class Steps(NamedTuple):
 def steps(config: ResolvedConfig, outputs: Collection[str], is_reduced: bool = False) -> Steps:
     """The steps of a frame, of reduced images or of the images as they are."""
     fills, planes = config.filling != 'none', config.filling == 'plane'
-    has_confidence = planes or config.confidence_threshold > 0 or 'confidence' in outputs
+    has_confidence = needs_confidence(config, outputs)
     return Steps(
         outputs=frozenset(outputs), fraction=config.subpixel,
         costs=config.uniqueness_ratio > 0 or has_confidence, right=config.disp12_max_diff > 0,
@@ -203,7 +204,7 @@ class Refine:
         device = self._arena.device
         filling = Filling(
             frame, device['filled'], device['smoothed'], device['row_sums'], device['row_values'],
-            device['own_confidence'] if wanted.confidence else None, device[f'left_{grey}'],
+            device['judged_confidence'] if wanted.confidence else None, device[f'left_{grey}'],
             device['contrast'] if wanted.contrast else None, self._most, grey == 'values')
         self._launch('fill_matches', stream, filling, *rows)
         if wanted.confidence:
