@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks import common
 from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros.cli import against
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.config.mappings import parse_assignments
 from stereo_bp_ros.evaluation.timing import Pair
 from stereo_bp_ros.sources.datasets.dataset import open_dataset
 
@@ -74,8 +74,7 @@ def main() -> None:
 def preset(text: str) -> MatcherConfig:
     """The configuration of NAME[:KEY=VALUE,...]."""
     name, _, assignments = text.partition(':')
-    changes = parse_assignments(part for part in assignments.split(',') if part)
-    return MatcherConfig.from_mapping({**MatcherConfig.preset(name).to_mapping(), **changes})
+    return against.changed(MatcherConfig.preset(name), assignments)
 
 
 def ratio(times: Sequence[float], others: Sequence[float]) -> float:

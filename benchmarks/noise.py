@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks import common
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.cli.render import workers_for
+from stereo_bp_ros.evaluation.metrics import score
 from stereo_bp_ros.sources.scenes import sequence as scenes
 from stereo_bp_ros.sources.scenes.renderer import SceneFrame
 
@@ -40,11 +41,8 @@ def errors(config: MatcherConfig, frames: Sequence[SceneFrame], brightness: floa
         for number, frame in enumerate(frames):
             result = matcher.compute(*seen(frame, brightness, sigma, number))
             assert result.disparity is not None
-            known = np.isfinite(frame.disparity) & ~frame.occluded
-            valid = known & (result.disparity >= result.min_disparity)
-            wrong = np.abs(result.disparity - frame.disparity)[valid] > 3
-            found.append((100 * wrong.mean() if wrong.size else np.nan,
-                          100 * valid.sum() / known.sum()))
+            one = score(result.disparity, frame.disparity, result.valid, mask=~frame.occluded)
+            found.append((one.bad_estimated(3.0), one.density))
     bad, density = np.mean(found, axis=0)
     return float(bad), float(density)
 

@@ -69,8 +69,7 @@ class RowState:
     sigma:    standard deviation of that, pixels.
     remaining: the same once the correction has come to its target.
     residual: robust standard deviation of the latest pair's points around the estimate, pixels.
-    points:   points of that pair that agree.
-    places:   float64 2 x points, their columns and rows, pixels.
+    places:   float64 2 x points, columns and rows of that pair's points that agree, pixels.
     pairs:    pairs in the estimate.
     reason:   why the estimate is not corrected, or not by the latest pair; '' = all is well.
     measured_s: time of the latest pair that shows rows; None before the first one.
@@ -83,7 +82,6 @@ class RowState:
     sigma: float = math.inf
     remaining: float = 0.0
     residual: float = math.inf
-    points: int = 0
     places: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((2, 0)), repr=False, compare=False)
     pairs: int = 0
@@ -91,11 +89,15 @@ class RowState:
     measured_s: float | None = None
     corrected_s: float | None = None
 
-    def typical(self, other: RowCorrection | None = None) -> float:
-        """Rows by which half of the points miss each other at least, pixels; nothing is
-        extrapolated.
+    @property
+    def points(self) -> int:
+        """Points of the latest pair that agree."""
+        return self.places.shape[1]
 
-        :param other: what is undone; None = nothing.
+    def typical(self, other: RowCorrection | None = None) -> float:
+        """Median vertical disparity of the points, pixels; nothing is extrapolated.
+
+        :param other: what is corrected; None = nothing.
         """
         if self.estimate is None or not self.points:
             return 0.0
@@ -314,7 +316,7 @@ class RowEstimator:
         self.state = RowState(
             estimate, tuple(np.sqrt(np.maximum(0, np.diag(best.covariance))).tolist()),
             float(rows[largest]), float(sigmas[largest]), float(apart.max()), pair.residual,
-            pair.places.shape[1], pair.places, pairs, reason, time_s, since_s)
+            pair.places, pairs, reason, time_s, since_s)
 
     def _columns(self, best: _Gaussian) -> float:
         """The scale of columns: that of rows where it is surely one of the focal length."""

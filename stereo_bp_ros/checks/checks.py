@@ -341,8 +341,8 @@ class FrozenCameras:
 #: Corners that must have one partner only, and the part of them that must lie on the wrong side.
 MIN_CORNERS, EXCHANGED = 10, 0.85
 
-#: Rows that half of the corners may miss their partners by, pixels. With KITTI's 0.5, and 2.4 at
-#: an edge of the image, block matching is as good as without (sensitivity.md).
+#: Largest median vertical disparity of corners, pixels. With KITTI's 0.5, and 2.4 at an edge of
+#: the image, block matching is as good as without (sensitivity.md).
 MAX_VERTICAL_OFFSET = 0.75
 
 
@@ -368,13 +368,13 @@ def check_exchanged(left: np.ndarray, right: np.ndarray, config: MatcherConfig) 
 
 
 def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
-                          undone: RowCorrection | None, reference: RowCorrection | None,
+                          corrected: RowCorrection | None, reference: RowCorrection | None,
                           width: int, height: int) -> list[Issue]:
     """The rows of a sequence of pairs match.
 
-    :param limit: rows by which half of the corners may miss each other, pixels.
-    :param is_corrected: whether the matcher undoes what is significant.
-    :param undone: what it undoes; None = nothing.
+    :param limit: of the median vertical disparity of the corners, pixels.
+    :param is_corrected: whether the matcher corrects what is significant.
+    :param corrected: what it corrects; None = nothing.
     :param reference: what the rows are compared with; None = nothing yet.
     :param width, height: of the rectified images, pixels.
     """
@@ -382,7 +382,7 @@ def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
     if now is None:
         return []
     found = []
-    if (half := state.typical(undone)) > limit:
+    if (half := state.typical(corrected)) > limit:
         most = state.remaining if is_corrected else state.largest
         why = f' ({state.reason})' if is_corrected and state.reason else ''
         found.append(IssueCode.VERTICAL_OFFSET.issue(
@@ -403,8 +403,7 @@ def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
 def check_rectified_once(as_they_come: float | None, limit: float) -> list[Issue]:
     """Rows of raw images do not match before they are rectified, where they do not match after.
 
-    :param as_they_come: rows by which half of the corners miss each other before at least, pixels;
-        None = not known.
+    :param as_they_come: median vertical disparity of the corners before, pixels; None = not known.
     """
     if as_they_come is None or as_they_come > limit:
         return []

@@ -42,9 +42,8 @@ def chosen(options: argparse.Namespace, own: str, config: MatcherConfig
             if not re.fullmatch(r'[\w.-]+', name):
                 raise ValueError(f'--against {shown(text)}: a name has letters, digits, _, - '
                                  'and .')
-            changes = parse_assignments(part for part in assignments.split(',') if part)
             base = _preset(name, options) if name in preset_names() else config
-            found = {name: MatcherConfig.from_mapping({**base.to_mapping(), **changes})}
+            found = {name: changed(base, assignments)}
         else:
             words = text.split(',')
             found = {one: _preset(one, options) for one in words if one not in baselines.NAMES}
@@ -55,6 +54,12 @@ def chosen(options: argparse.Namespace, own: str, config: MatcherConfig
                                  'already')
             others[one] = other
     return names, others
+
+
+def changed(config: MatcherConfig, assignments: str) -> MatcherConfig:
+    """A configuration with the changes of KEY=VALUE,..."""
+    changes = parse_assignments(part for part in assignments.split(',') if part)
+    return MatcherConfig.from_mapping({**config.to_mapping(), **changes})
 
 
 def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
