@@ -19,8 +19,8 @@ class NodeConfig(Settings):
 
     preset: str = setting(
         AUTO, 'preset that provides all settings of matching: a shipped one; none, their own '
-        'defaults; auto, the best one for this machine and the size of the first image, unless a '
-        'setting of matching is given')
+        'defaults; auto, the best one for roads on this machine and the size of the first image, '
+        'unless a setting of matching is given; robots indoors set indoor')
     autostart: bool = setting(
         True, 'configure and activate without being asked', read_only=True)
     lock_memory: bool = setting(
