@@ -83,7 +83,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
     :param devices: what has computed each matcher.
     :param against: what the other matchers are, by their names.
     :param runs: through the node.
-    :param rows: how the rows of sequences miss each other.
+    :param rows: the vertical disparity of sequences.
     :param issues: of sources and runs; those of pairs come from their results, and are logged.
     :param skipped: pairs that cannot be read.
     :param stopped: why not all pairs are there.

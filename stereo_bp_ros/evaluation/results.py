@@ -38,13 +38,13 @@ class PairRows:
     """The rows of a pair for one matcher.
 
     state:     what is known once the pair was looked at.
-    undone_px: rows that are undone in it, anywhere at most; None: ``row_correction`` is measure.
+    corrected_px: maximum correction of its rows, pixels; None: ``row_correction`` is measure.
     begins:    whether it begins a sequence.
     is_alone:  whether it has no stamp, and is measured by itself if at all.
     """
 
     state: RowState
-    undone_px: float | None
+    corrected_px: float | None
     begins: bool
     is_alone: bool = False
 
@@ -74,7 +74,7 @@ class Figures:
     @property
     def row_correction_px(self) -> float | None:
         """Rows that were undone in the right image, anywhere at most; None: it undoes none."""
-        return None if self.rows is None else self.rows.undone_px
+        return None if self.rows is None else self.rows.corrected_px
 
     @property
     def median_ms(self) -> float:

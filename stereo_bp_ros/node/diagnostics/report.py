@@ -160,7 +160,7 @@ def _measured(report: Report) -> dict[str, str]:
     if quality is not None:
         if quality.valid is not None:
             values = {'valid %': f'{100 * quality.valid:.1f}',
-                      'at the last label %': f'{100 * quality.last_label:.2f}'}
+                      'at the last label %': f'{100 * quality.at_maximum:.2f}'}
         values |= {'nearest m': f'{quality.nearest:.3f}', 'farthest m': f'{quality.farthest:.1f}'}
     return {**values, **report.vertical}
 
