@@ -247,8 +247,8 @@ def main_figures(one: Summary) -> dict[str, str]:
     if whole.published.known:
         found |= {
             'bad-3 of the valid pixels, all frames': f'{whole.published.bad_estimated(3.0):.2f} %',
-            'bad-3 or hole, all frames': f'{whole.published.bad_known(3.0):.2f} %',
-            'bad-3 once filled, mean of frames': f'{one.mean["filled"]["bad_3_known"]:.2f} %',
+            'bad-3, all pixels of all frames': f'{whole.published.bad_all(3.0):.2f} %',
+            'bad-3 once filled, mean of frames': f'{one.mean["filled"]["bad_3_all"]:.2f} %',
             'EPE, mean absolute error': f'{whole.published.mae:.2f} px'}
     return found
 

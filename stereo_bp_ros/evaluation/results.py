@@ -234,7 +234,7 @@ class _Total:
         frame = figures.frame
         self._pooled += frame
         self._means.add(averaged)
-        self._curves.wrong.append(frame.whole.published.bad_known(3.0))
+        self._curves.wrong.append(frame.whole.published.bad_all(3.0))
         self._curves.coverage.append(frame.whole.published.coverage)
         self._curves.median_ms.append(figures.median_ms)
         self._times['total'].extend(figures.times_ms)
