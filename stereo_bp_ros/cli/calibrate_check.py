@@ -41,7 +41,7 @@ NEEDS = ()
 
 _log = logging.getLogger(__name__)
 
-#: What each term is where it is largest, and what explains it.
+#: Each term at its maximum in the image, and what explains it.
 PLACES = ('everywhere', 'at the right edge', 'at the lower edge', 'in the lower right corner',
           'at the lower edge')
 
@@ -135,7 +135,7 @@ def _number(value: float) -> float | None:
 
 
 def _edges(state: RowState, pair: Pair) -> list[float] | None:
-    """Every term where it is largest in the image, pixels; None: nothing is known."""
+    """The maximum of each term in the image, pixels; None: nothing is known."""
     if state.estimate is None:
         return None
     return [term * scale for term, scale in zip(

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 #: Figures that are no part of a score.
 OTHER_MEANINGS = (
-    ('filled', 'the same figure once every hole has got a disparity of the background', ''),
+    ('filled', 'the same figure once holes are filled from the background', ''),
     ('frame', 'the matched pairs, numbered from 1 in the order of the source', ''),
     ('D', 'disparities searched', 'px'),
     ('mean of N', 'mean of the figures of N frames, each frame counting the same', ''),
@@ -43,7 +43,7 @@ OTHER_MEANINGS = (
     ('device', 'time of a frame on the clock of the CUDA device, of the last run of each frame',
      'ms'),
     ('memory of the engine', 'its one allocation, on the device where there is one', 'MiB'),
-    ('memory of the process', 'the most that has been resident, of all matchers, images and '
+    ('memory of the process', 'maximum resident memory, of all matchers, images and '
      'scores together', 'MiB'),
     ('share', 'pixels with truth in a region, of all pixels with truth', '%'),
     ('sparsification', 'error of the most trusted pixels over their share of all; the oracle '

@@ -20,7 +20,7 @@ from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import look_up
 from stereo_bp_ros.system.bounded import MAX_REPORT_BYTES, read_bytes
 
-#: Of the confidence intervals, and the largest p of a change.
+#: Of the confidence intervals, and the maximum p of a change.
 SHARE, SIGNIFICANT = 0.95, 0.05
 
 #: Resamples of the bootstrap, and signs that are tried: drawn ones where there are more.

@@ -91,7 +91,7 @@ class Evaluation:
         if twice:
             raise ValueError(f'two matchers have the name {twice.pop()}')
         self._own, *_ = configs
-        # A truth is the disparity between the images as they are, which a calibration shifts.
+        # A truth is unshifted; pre_adjust_disparity shifts by the calibration.
         self._configs = {name: config.replace(pre_adjust_disparity=False)
                          for name, config in configs.items()}
         self._baselines = tuple(names)
