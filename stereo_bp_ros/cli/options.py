@@ -131,7 +131,7 @@ def add_matcher_options(parser: argparse.ArgumentParser) -> None:
     """--preset, --set and --backend."""
     parser.add_argument('--preset', metavar='NAME',
                         help='set of settings (--help lists them); none: their own defaults; '
-                             'auto: the best for this machine')
+                             'auto: the best for roads on this machine')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE', dest='settings',
                         help='change one setting; may be given several times '
                              '(`stereo_bp info --settings` lists them)')
