@@ -34,6 +34,7 @@ from stereo_bp_ros.checks.byte_checks import check_bytes
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import viewer
 from stereo_bp_ros.cli.outputs import check_files
+from stereo_bp_ros.cli.source_options import add_truth_scale_option
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.evaluation import metrics
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              '--calibration')
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
-    shared.add_truth_scale_option(parser)
+    add_truth_scale_option(parser)
     parser.add_argument('--repeat', type=shared.whole(1), default=1, metavar='N',
                         help='match N times and report the median time (default 1)')
     shared.add_matcher_options(parser)
