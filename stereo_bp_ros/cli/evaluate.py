@@ -27,7 +27,6 @@ import dataclasses
 import functools
 import logging
 import pathlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stereo_bp_ros.cameras.calibration import Calibration
@@ -42,7 +41,12 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
-from stereo_bp_ros.cli.source_options import SOURCE, add_source_options, chosen_topics
+from stereo_bp_ros.cli.source_options import (
+    SOURCE,
+    add_source_options,
+    chosen_topics,
+    open_sources,
+)
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError
@@ -51,8 +55,7 @@ from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Results, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched
 from stereo_bp_ros.issues import IssueCode
-from stereo_bp_ros.sources.bag_topics import StereoTopics, is_bag
-from stereo_bp_ros.sources.pairs import Input, Sources, inputs_of
+from stereo_bp_ros.sources.pairs import inputs_of
 from stereo_bp_ros.system import transport
 
 if TYPE_CHECKING:
@@ -125,7 +128,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError('--json-lines is for --scenario, and in place of --json')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
-    opened = functools.cache(lambda: _open(
+    opened = functools.cache(lambda: open_sources(
         scenario.inputs if scenario else inputs_of(options.paths),
         chosen_topics(options), options.limit))
     # A setting that is none is said before a source that cannot be read.
@@ -196,17 +199,6 @@ def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> N
                 confidence=evaluation.confidence(matched), stamp_ns=pair.stamp_ns, latency_ms={
                     name: {**one.stages_ms, 'total': one.times_ms[-1]}
                     for name, one in matched.result.matchers.items()})
-
-
-def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
-    """All pairs; warns of what is not read, or not as the inputs say."""
-    if not topics.globs and any(isinstance(one.source, pathlib.Path) and is_bag(one.source)
-                                for one in inputs):
-        shared.require('rosbags', 'mcap')       # which folders of images do without
-    sources = Sources(inputs, topics, limit)
-    for warning in sources.warnings:
-        _log.warning(warning)
-    return sources
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import pathlib
+from collections.abc import Sequence
 
 from stereo_bp_ros.cameras.calibration import Calibration
-from stereo_bp_ros.cli.options import real
+from stereo_bp_ros.cli.options import real, require
 from stereo_bp_ros.config.mappings import stamp_tolerance_s
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.images.side_by_side import LAYOUTS
-from stereo_bp_ros.sources.bag_topics import MAX_SCALE, Globs, StereoTopics
+from stereo_bp_ros.sources.bag_topics import MAX_SCALE, Globs, StereoTopics, is_bag
+from stereo_bp_ros.sources.pairs import Input, Sources
+
+_log = logging.getLogger(__name__)
 
 #: What a source may be, for --help.
 SOURCE = ('data set folder, bag (needs rosbags and mcap), video, or with --side-by-side an image '
@@ -122,6 +127,21 @@ def chosen_topics(options: argparse.Namespace) -> StereoTopics:
                         calibration=calibration, rectification=rectification,
                         assumed=Calibration(focal, baseline, 0, 0, 0) if focal and baseline
                         else None, side_by_side=options.side_by_side)
+
+
+def open_sources(inputs: Sequence[Input], topics: StereoTopics, limit: int = 0) -> Sources:
+    """All pairs; warns of what is not read, or not as the inputs say.
+
+    :raises BackendUnavailable: a bag, without what reads it.
+    :raises StereoError, ValueError: an input has no pair, or cannot be read.
+    """
+    if not topics.globs and any(isinstance(one.source, pathlib.Path) and is_bag(one.source)
+                                for one in inputs):
+        require('rosbags', 'mcap')       # which folders of images do without
+    sources = Sources(inputs, topics, limit)
+    for warning in sources.warnings:
+        _log.warning(warning)
+    return sources
 
 
 def _chosen_globs(options: argparse.Namespace) -> Globs | None:

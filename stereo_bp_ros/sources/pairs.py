@@ -125,15 +125,21 @@ class Sources:
         """Pairs that there are; a bag may have fewer that are whole."""
         return sum(one.stop for one in self._whole)
 
-    def first_size(self) -> tuple[int, int]:
-        """Width and height of the images of the first pair that can be read; 0: there is none."""
+    def first_pair(self) -> Pair | None:
+        """The first pair that can be read; None: there is none."""
         for chunk in self._whole:
             with contextlib.closing(chunk.unread()) as pairs:
                 for one in pairs:
                     with contextlib.suppress(StereoError, ValueError, OSError):
-                        left, _ = one.load().images
-                        return left.width, left.height
-        return 0, 0
+                        return one.load()
+        return None
+
+    def first_size(self) -> tuple[int, int]:
+        """Width and height of the images of the first pair that can be read; 0: there is none."""
+        if (pair := self.first_pair()) is None:
+            return 0, 0
+        left, _ = pair.images
+        return left.width, left.height
 
     @functools.cached_property
     def warnings(self) -> list[str]:
