@@ -197,7 +197,7 @@ class SetMatching:
         start = time.perf_counter()
         frame = self._stream.match(outputs=tuple({'disparity': None, **dict.fromkeys(known)}))
         self.times_ms.append(1e3 * (time.perf_counter() - start))
-        self._issues.append([*checks.believe(pair.issues, self._stream.config),
+        self._issues.append([*checks.enforce(pair.issues, self._stream.config),
                              *self._stream.issues])
         self.valid.append(float(frame.valid.mean()))
         for name in self._outputs:
@@ -215,7 +215,7 @@ class SetMatching:
                 np.any(frame.disparity[frame.valid] < 0))
 
     def warn(self) -> list[dict[str, Any]]:
-        """Say once what is doubtful, and what was left out; returns the issues, for JSON."""
+        """Log every issue once, and what was left out; returns the issues, for JSON."""
         for what, count in self._left_out.items():
             if count:
                 _log.warning('%d pairs %s', count, what)

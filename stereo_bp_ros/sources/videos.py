@@ -27,10 +27,10 @@ from stereo_bp_ros.system.bounded import MAX_PIXELS, check_limit
 #: Endings of the names of videos.
 SUFFIXES = ('.avi', '.m4v', '.mkv', '.mov', '.mp4', '.mpeg', '.mpg', '.ogv', '.webm', '.wmv')
 
-#: Frames per second of a video beyond which its header is not believed.
+#: Frames per second of a video beyond which that of its header is rejected.
 MAX_RATE_HZ = 10000.0
 
-#: Seconds from one frame to the next beyond which its time is not believed.
+#: Seconds from one frame to the next beyond which its time is rejected.
 MAX_STEP_S = 10.0
 
 #: Frames that a header may count too many without a word: some formats have only a duration.
@@ -191,7 +191,7 @@ def _opened(path: Path) -> Iterator[cv2.VideoCapture]:
     if not path.is_file():
         raise ValueError(f'{path} is no regular file' if path.exists()
                          else f'there is no file {path}')
-    # FFmpeg would write lines of its own; who reads is told here.
+    # Without it FFmpeg writes lines of its own beside the error that is raised here.
     os.environ.setdefault('OPENCV_FFMPEG_LOGLEVEL', '-8')
     video = cv2.VideoCapture(os.fspath(path))
     try:
