@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import itertools
@@ -84,6 +85,8 @@ class InputSubscriptions:
                 # Under its own name: derived from the image's it would ignore remapping.
                 self.infos[side] = self._subscribe(
                     CameraInfo, f'{side}/camera_info', functools.partial(self._on_info, side))
+            if settings.is_side_by_side and not (rectify or settings.calibration):
+                self._subscribe(CameraInfo, 'camera_info', self._on_joined_info)
             kind = CompressedImage if settings.image_transport == 'compressed' else Image
             for sides in (SIDES,) if settings.is_side_by_side else ((side,) for side in SIDES):
                 (image, _), *others = self._image_topics(sides, rectify).items()
@@ -207,6 +210,18 @@ class InputSubscriptions:
             self.infos[side].tick(self._now(), message)
             self._hand_on(self._pairing.add_camera_info(side, message, header_stamp(message)))
             self._on_camera_info()
+
+    def _on_joined_info(self, message: Any) -> None:
+        """Take one of both cameras: P[3], which has the baseline, is that of the right one.
+
+        Drivers publish one without a baseline, which describes no pair.
+        """
+        if message.p[3]:
+            left = copy.copy(message)
+            left.p = message.p.copy()
+            left.p[3] = 0.0
+            self._on_info('left', left)
+            self._on_info('right', message)
 
     def _on_timer(self) -> None:
         with self._guarded():

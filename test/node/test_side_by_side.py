@@ -149,26 +149,31 @@ def connected(node: Any, topic: str, **options: Any) -> Any:
         yield client
 
 
-@pytest.mark.parametrize(('layout', 'transport', 'rectify', 'has_file'), [
-    ('left_right', 'compressed', True, True),
-    *slow(('right_left', 'raw', True, False), ('top_bottom', 'raw', False, False),
-          ('top_bottom', 'raw', False, True))])
+@pytest.mark.parametrize(('layout', 'transport', 'rectify', 'infos_of'), [
+    ('left_right', 'compressed', True, 'file'),
+    *slow(('right_left', 'raw', True, 'two'), ('top_bottom', 'raw', False, 'two'),
+          ('top_bottom', 'raw', False, 'file'), ('left_right', 'raw', False, 'one'))])
 def test_a_node_makes_of_one_topic_what_it_makes_of_two(
         start_node: Any, tmp_path: pathlib.Path, layout: str, transport: str, rectify: bool,
-        has_file: bool) -> None:
-    pytest.importorskip('rclpy')
+        infos_of: str) -> None:
+    CameraInfo = pytest.importorskip('sensor_msgs.msg').CameraInfo
     name = 'image_raw' if rectify else 'image_rect'
     topic = f'/{name}/compressed' if transport == 'compressed' else f'/{name}'
     settings = {**SETTINGS, 'rectify': rectify}
-    file = {'calibration': write_ros(tmp_path)} if has_file else {}
+    file = {'calibration': write_ros(tmp_path)} if infos_of == 'file' else {}
     node = start_node({**settings, **file, 'side_by_side': layout, 'image_transport': transport,
                        'max_input_age': 30.0, f'qos_overrides.{topic}.subscription.reliability':
                        'reliable'}, qos={}, wait=f'active: waiting for {topic}')
     raw = [raw_image(image, camera_info(side)) for side, image in zip(
         ('left', 'right'), scene(WIDTH, HEIGHT, 6.0), strict=True)]
     with connected(node, topic, compressed=transport == 'compressed') as client:
-        if has_file:
+        if infos_of != 'two':
+            for publisher in client.info_publishers.values():
+                client.node.destroy_publisher(publisher)
             client.info_publishers = {}
+        if infos_of == 'one':
+            client.info_publishers['right'] = client.node.create_publisher(
+                CameraInfo, '/camera_info', 100)
         client.connect()
         infos = {side: client.info(side, WIDTH, HEIGHT, **{
             field: getattr(camera_info(side), field)
@@ -192,7 +197,8 @@ def test_a_node_makes_of_one_topic_what_it_makes_of_two(
                 *infos.values()) if rectify else None).disparity
         np.testing.assert_array_equal(np.frombuffer(message.image.data, np.float32).reshape(
             expected.shape), expected)
-        assert message.header.frame_id == ('both_cameras' if has_file else 'left_camera')
+        assert message.header.frame_id == {
+            'file': 'both_cameras', 'two': 'left_camera', 'one': 'right_camera'}[infos_of]
         assert (message.f, message.t) == (FOCAL, pytest.approx(BASELINE))
         counts = client.settled()
         assert counts['received left'] == counts['received right'] == counts['pairs']
