@@ -8,7 +8,6 @@
   stereo_bp evaluate --compare before/report.json after/report.json
   stereo_bp evaluate kitti2012/ --params-file node.yaml
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
-  stereo_bp evaluate recording/ --preset road --save evaluation.rrd
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
 Folders may be laid out as Middlebury (2001 to 2021), ETH3D, KITTI 2012 or 2015, DrivingStereo,
@@ -27,7 +26,6 @@ import functools
 import logging
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import (
@@ -37,7 +35,6 @@ from stereo_bp_ros.cli import (
     evaluate_scale,
     evaluate_scenario,
     progress,
-    viewer,
 )
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
@@ -47,14 +44,10 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Results, totals_of
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.sources.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.sources.pairs import Input, Sources, inputs_of
 from stereo_bp_ros.system import transport
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
 NEEDS = ()
@@ -100,7 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
-    viewer.add_options(parser)
     parser.add_argument('--json-lines', action='store_true',
                         help='with --scenario: print one line of JSON a condition, and one of '
                              'all')
@@ -110,13 +102,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.compare:
         return evaluate_compare.run(options)
-    if viewer.is_wanted(options) and options.workers:
-        raise ValueError('--view, --web and --save exclude --workers: pictures do not travel')
-    with viewer.opened(options) as sink:
-        return _evaluate(options, sink)
-
-
-def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     scenario = evaluate_scenario.choose(options) if options.scenario else None
     if not options.paths and scenario is None:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
@@ -124,7 +109,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         raise ValueError('--json-lines is for --scenario, and in place of --json')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
-    opened = functools.cache(lambda: _open(
+    opened = functools.cache(lambda: open_sources(
         scenario.inputs if scenario else inputs_of(options.paths),
         shared.chosen_topics(options), options.limit))
     # A setting that is none is said before a source that cannot be read.
@@ -146,9 +131,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         shared.can_draw('report.html', report.MODULES)
     results = Results()
     stopped: BaseException | None = None
-    with (evaluate_scale.start(options, configs, names, method, sources,
-                               [functools.partial(_show, sink)] if sink else []
-                               ) as (found, run_),
+    with (evaluate_scale.start(options, configs, names, method, sources) as (found, run_),
           progress.Bar('evaluate') as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
         shared.say_preset(options)
@@ -188,16 +171,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     return 0 if passed else 1
 
 
-def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> None:
-    """What every matcher made of a pair."""
-    pair, (low, high) = matched.pair, matched.searched
-    sink.judged(place, pair.left, matched.maps, low=low, high=high, truth=pair.truth,
-                confidence=evaluation.confidence(matched), stamp_ns=pair.stamp_ns, latency_ms={
-                    name: {**one.stages_ms, 'total': one.times_ms[-1]}
-                    for name, one in matched.result.matchers.items()})
-
-
-def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
+def open_sources(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
     """All pairs; warns of what is not read, or not as the inputs say."""
     if not topics.globs and any(isinstance(one.source, pathlib.Path) and is_bag(one.source)
                                 for one in inputs):

@@ -34,15 +34,11 @@ def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherCo
 
 @contextlib.contextmanager
 def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
-          names: Sequence[str], method: Method, sources: Sources,
-          collectors: Sequence[scale.Collect] = ()
+          names: Sequence[str], method: Method, sources: Sources
           ) -> Iterator[tuple[Iterator[Result], scale.Run]]:
     """Results of an evaluation where the command line wants it, and what else it finds.
 
     Pages show what is collected, with ``--output`` alone.
-
-    :param collectors: are handed every pair, its place and who has judged it; in this process
-        alone.
     """
     run = scale.Run(Showing(sources.count) if options.output else None)
     if options.output:
@@ -54,7 +50,7 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
                 sources, run, options.workers)
         else:
             evaluation = opened.enter_context(Evaluation(configs, names, method))
-            results = scale.judge_here(evaluation, sources, run, collectors)
+            results = scale.judge_here(evaluation, sources, run)
         yield opened.enter_context(contextlib.closing(results)), run
 
 

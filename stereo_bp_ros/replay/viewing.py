@@ -61,43 +61,33 @@ Map = tuple[np.ndarray, np.ndarray]
 
 
 def blueprint(layout: Mapping[str, Sequence[str]], timeline: str = 'stamp') -> rrb.Blueprint:
-    """The views of each name, as far as it has them.
-
-    A name with points is a tab of its own; others are rows of pictures beside common plots.
+    """A tab with the views of each name, as far as it has them.
 
     :param timeline: that is shown: without a time on it nothing is.
     """
-    tabs = [_tab(name, kinds) for name, kinds in layout.items() if 'points' in kinds]
-    others = {name: kinds for name, kinds in layout.items() if 'points' not in kinds}
-    if others:
-        rows = [rrb.Grid(*_pictures(name, kinds), grid_columns=3)
-                for name, kinds in others.items()]
-        plots = [_plot(kind, [f'{name}/{kind}/**' for name, kinds in others.items()
-                              if kind in kinds])
-                 for kind in PLOTS if any(kind in kinds for kinds in others.values())]
-        tabs.append(rrb.Horizontal(
-            rrb.Vertical(*rows), *([rrb.Vertical(*plots)] if plots else []),
-            column_shares=[3, 1][:1 + bool(plots)], name='matchers'))
     return rrb.Blueprint(
-        rrb.Tabs(*tabs), rrb.BlueprintPanel(state='hidden'), rrb.SelectionPanel(state='hidden'),
+        rrb.Tabs(*(_tab(name, kinds) for name, kinds in layout.items())),
+        rrb.BlueprintPanel(state='hidden'), rrb.SelectionPanel(state='hidden'),
         rrb.TimePanel(state='collapsed', timeline=timeline))
 
 
 def _tab(name: str, kinds: Sequence[str]) -> rrb.Horizontal:
     """Pictures beside the points, and plots and texts below these."""
-    plots = [_plot(kind, [f'{name}/{kind}/**']) for kind in PLOTS if kind in kinds]
+    plots = [_plot(name, kind) for kind in PLOTS if kind in kinds]
     texts = [kind(origin=f'{name}/{text}', name=text) for text, kind in (
         ('status', rrb.TextDocumentView), ('diagnostics', rrb.TextLogView)) if text in kinds]
     below = [*plots[:1], *([rrb.Grid(*plots[1:], grid_columns=2)] if plots[1:] else []),
              *([rrb.Tabs(*texts)] if texts else [])]
+    pictures_ = rrb.Vertical(*_pictures(name, kinds))
+    if 'points' not in kinds:
+        return rrb.Horizontal(pictures_, rrb.Vertical(*plots), column_shares=[3, 1], name=name)
     space = rrb.Spatial3DView(
         origin=name, contents=['$origin/points', '$origin/camera/**'], name=f'{name} points',
         eye_controls=rrb.EyeControls3D(position=(-2.6, -2.3, -2.6), look_target=(0.2, 0.7, 6),
                                        eye_up=(0, -1, 0)))
     row = rrb.Horizontal(*below, column_shares=[4, 4, 3][:len(below)])
     return rrb.Horizontal(
-        rrb.Vertical(*_pictures(name, kinds)),
-        rrb.Vertical(space, *([row] if below else [])),
+        pictures_, rrb.Vertical(space, *([row] if below else [])),
         column_shares=[2, 3], name=name)
 
 
@@ -106,9 +96,9 @@ def _pictures(name: str, kinds: Sequence[str]) -> list[rrb.Spatial2DView]:
             for kind in PICTURES if kind in kinds]
 
 
-def _plot(kind: str, contents: Sequence[str]) -> rrb.TimeSeriesView:
-    return rrb.TimeSeriesView(origin='/', contents=contents, name=kind, plot_legend=rrb.PlotLegend(
-        visible=kind in SEVERAL or len(contents) > 1))
+def _plot(name: str, kind: str) -> rrb.TimeSeriesView:
+    return rrb.TimeSeriesView(origin=f'{name}/{kind}', name=kind, plot_legend=rrb.PlotLegend(
+        visible=kind in SEVERAL))
 
 
 class _Recording:
@@ -293,51 +283,44 @@ class Sink:
         """Send what is the case now."""
         self._log(f'{name}/status', rr.TextDocument(markdown, media_type='text/markdown'))
 
-    def judged(self, place: int, left: np.ndarray | RawImage, maps: Mapping[str, Map], *,
-               low: float, high: float, truth: np.ndarray | None = None,
-               confidence: Mapping[str, np.ndarray] | None = None,
-               points: np.ndarray | None = None,
-               latency_ms: Mapping[str, Mapping[str, float]] | None = None,
-               stamp_ns: int | None = None) -> None:
-        """Send a pair as matchers did it; the first one has image, truth and points.
+    def judged(self, name: str, place: int, left: np.ndarray | RawImage, found: Map, *,
+               low: float, high: float, latency_ms: Mapping[str, float],
+               truth: np.ndarray | None = None, confidence: np.ndarray | None = None,
+               points: np.ndarray | None = None, stamp_ns: int | None = None) -> None:
+        """Send a pair as a matcher of this name matched it.
 
         place: in the sequence, from 0.
-        maps:  by the names of the matchers, between the images as they are.
+        found: unshifted.
+        latency_ms: by stages.
         truth: float H x W, pixels, not finite = unknown.
-        confidence: by the names of the matchers that have one.
-        latency_ms: by the names of the matchers, and by stages.
+        confidence: float H x W in [0, 1].
+        points: as ``points`` takes them.
         """
-        own = next(iter(maps))
         if truth is not None and not np.isfinite(truth).any():
             truth = None
-        shared = {'disparity': True, 'error': truth is not None, 'bad_3': truth is not None,
-                  'latency_ms': bool(latency_ms)}
-        single = {LEFT: True, 'truth': truth is not None, 'points': points is not None}
-        known = confidence or {}
-        if own not in self._layout:
-            self.lay_out({name: [kind for kind, there in {
-                **shared, 'confidence': name in known, **(single if name == own else {})}.items()
-                if there] for name in maps}, 'frame')
+        if name not in self._layout:
+            self.lay_out({name: [kind for kind, is_there in {
+                LEFT: True, 'disparity': True, 'confidence': confidence is not None,
+                'truth': truth is not None, 'error': truth is not None,
+                'points': points is not None, 'latency_ms': True,
+                'bad_3': truth is not None}.items() if is_there]}, 'frame')
         self.at(place + 1, stamp_ns)
         if truth is not None:
-            wrong = {name: _wrong(found, truth) for name, found in maps.items()}
+            wrong = _wrong(found, truth)
             # The time of a frame is the earlier, the worse it is.
-            self._stream.set_time('worst_first', sequence=round(1000 * (100 - wrong[own])))
-            for name, found in maps.items():
-                self.numbers(name, 'bad_3', wrong[name])
-                self._picture(f'{name}/error', pictures.error_picture(
-                    found[0], truth, found[1]), is_lossless=True)
-            self.disparity(own, (truth, np.isfinite(truth)), low, high, 'truth')
-        self.left(own, left)
-        for name, found in maps.items():
-            self.disparity(name, found, low, high)
-            # Stages that a configuration does not have take no time.
-            self.numbers(name, 'latency_ms', {
-                stage: ms for stage, ms in (latency_ms or {}).get(name, {}).items() if ms})
-        for name, one in known.items():
-            self.confidence(name, one)
+            self._stream.set_time('worst_first', sequence=round(1000 * (100 - wrong)))
+            self.numbers(name, 'bad_3', wrong)
+            self._picture(f'{name}/error', pictures.error_picture(found[0], truth, found[1]),
+                          is_lossless=True)
+            self.disparity(name, (truth, np.isfinite(truth)), low, high, 'truth')
+        self.left(name, left)
+        self.disparity(name, found, low, high)
+        # Stages that a configuration does not have take no time.
+        self.numbers(name, 'latency_ms', {stage: ms for stage, ms in latency_ms.items() if ms})
+        if confidence is not None:
+            self.confidence(name, confidence)
         if points is not None:
-            self.points(own, points)
+            self.points(name, points)
         self.flush()
         self.check()
 
