@@ -216,8 +216,9 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     """Write every file that is asked for; what each holds, and its name."""
     assert frame.disparity is not None
     written = {'disparity': str(options.output)}
-    drawn = pictures.comparison(left, {'match': (frame.disparity, frame.valid)},
-                                low=frame.min_disparity, high=frame.max_disparity).picture
+    found = frame.disparity, frame.valid
+    low, high = pictures.color_range(found)
+    drawn = pictures.comparison(left, {'match': found}, low=low, high=high).picture
     if options.output.suffix.lower() == '.png':
         lost = int(np.count_nonzero(frame.disparity[frame.valid] < 0))
         if lost:

@@ -218,9 +218,9 @@ def _pair_of_images(options: argparse.Namespace) -> Pair:
 
 
 def _show(sink: Sink, name: str, place: int, matched: Matched) -> None:
-    pair, calibration, (low, high) = matched.pair, matched.calibration, matched.searched
+    pair, calibration = matched.pair, matched.calibration
     frame, figures = matched.frames[name], matched.result.matchers[name]
-    sink.judged(name, place, pair.left, matched.maps[name], low=low, high=high, truth=pair.truth,
+    sink.judged(name, place, pair.left, matched.maps[name], truth=pair.truth,
                 confidence=frame.confidence, points=frame.points, stamp_ns=pair.stamp_ns,
                 latency_ms={**figures.stages_ms, 'total': figures.times_ms[-1]})
     if calibration:

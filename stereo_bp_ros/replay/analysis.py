@@ -137,7 +137,7 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]], result: Se
             showing.add(index, View(pair.name, pair.left, {name: found}, pair.truth, low, high,
                                     pair.calibration))
             if sink:
-                sink.judged(name, index, pair.left, found, low=low, high=high, truth=pair.truth,
+                sink.judged(name, index, pair.left, found, truth=pair.truth,
                             stamp_ns=answer.stamp_ns, latency_ms=answer.stages_ms)
         advance()
     steps = np.diff(np.array(stamps, np.int64))

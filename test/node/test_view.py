@@ -59,7 +59,7 @@ def test_a_node_loses_nothing_by_a_viewer_and_counts_the_same_without(
     found = rows(path)
     assert {f'{name}/{kind}' for kind in (
         'camera', 'camera/left', 'disparity', 'confidence', 'points', 'latency_ms/total',
-        'rate_hz', 'dropped/all', 'memory_mib', 'status', 'diagnostics')} <= set(found)
+        'rate_hz', 'dropped', 'memory_mib', 'status', 'diagnostics')} <= set(found)
     pixels = image(found[f'{name}/disparity'][-1])
     assert pixels.shape == (H, W)
     assert np.median(pixels) == pytest.approx(DISPARITY, abs=0.5)
