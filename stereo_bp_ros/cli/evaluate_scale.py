@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
                         help='spread sequences, and blocks of pairs without stamps, over N '
                              'processes of this machine, each with one thread and, in turn, one '
-                             'CUDA device; 1: this process, with one thread')
+                             'CUDA device; 1: this process, with one thread (default: this '
+                             'process, with the threads of num_threads)')
 
 
 def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherConfig:

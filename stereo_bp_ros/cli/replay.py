@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'the file, and stop it at the end; so do --preset, --set and '
                              '--backend')
     shared.add_topic_options(parser)
-    shared.add_matcher_options(parser)
+    shared.add_matcher_options(parser, 'that of the node that runs')
     shared.add_json_option(parser)
 
 
