@@ -29,8 +29,8 @@ SAMPLES = 10_000
 LEAST = 70.0
 
 #: What the columns are, and where in the figures of a matcher on a frame.
-COLUMNS = {'bad-3 of valid': ('score', 'bad_3_estimated'), 'density': ('score', 'density'),
-           'bad-3 filled': ('filled', 'bad_3_known'), 'bad-1 filled': ('filled', 'bad_1_known')}
+COLUMNS = {'bad-3, est': ('score', 'bad_3_estimated'), 'density': ('score', 'density'),
+           'bad-3 filled': ('filled', 'bad_3_all'), 'bad-1 filled': ('filled', 'bad_1_all')}
 
 
 def matchers(path: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
@@ -80,7 +80,7 @@ def draw(path: pathlib.Path, shipped: Mapping[str, Sequence[Mapping[str, Any]]],
         if name in curves:
             x, y = curve(curves[name])
             axes.plot(x[x >= LEAST], y[x >= LEAST], color=color)
-    axes.set(xlabel='density, %', ylabel='bad-3 of valid pixels, %', ylim=(0, None))
+    axes.set(xlabel='density, %', ylabel='bad-3 of estimated pixels, %', ylim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend()
     metadata = {'Date': None} if path.suffix == '.svg' else None

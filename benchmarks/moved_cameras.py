@@ -69,7 +69,7 @@ def score(pairs: Sequence[Pair], configs: Mapping[str, MatcherConfig]) -> list[f
             frame = stream.match()
         assert frame.disparity is not None
         found.append(method.judge(pairs[-1], frame.disparity, frame.valid)
-                     .whole.filled.bad_known(3))
+                     .whole.filled.bad_all(3))
     return found
 
 

@@ -4,7 +4,7 @@
     python -m benchmarks.noise road road_full --size 1242x375x128 --frames 4
 
 Both images are multiplied by the brightness, then noise of their own is added. Per cent of the
-pixels that both cameras see, means over the frames: bad-3 of the valid pixels and their density,
+pixels that both cameras see, means over the frames: bad-3 of the estimated pixels, their density,
 and bad-3 with ``filling=plane``. Presets without it have a dash.
 """
 
@@ -35,7 +35,7 @@ def seen(frame: SceneFrame, brightness: float, sigma: float, number: int) -> lis
 
 def errors(config: MatcherConfig, frames: Sequence[SceneFrame], brightness: float, sigma: float
            ) -> tuple[float, float]:
-    """Bad-3 of valid pixels and density, per cent, means over the frames."""
+    """Bad-3 of estimated pixels and density, per cent, means over the frames."""
     found = []
     with StereoMatcher(config) as matcher:
         for number, frame in enumerate(frames):
@@ -60,7 +60,7 @@ def main() -> None:
 def print_tables(options: argparse.Namespace) -> None:
     """A table of all sizes."""
     common.print_machine()
-    common.print_head('size', 'brightness', 'noise', 'preset', 'bad-3 of valid', 'density',
+    common.print_head('size', 'brightness', 'noise', 'preset', 'bad-3, est', 'density',
                       'bad-3 filled')
     for size in options.size:
         frames = list(scenes.render(scenes.RoadSequence(

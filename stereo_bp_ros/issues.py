@@ -63,7 +63,7 @@ class IssueCode(str, enum.Enum):
         'the values of 16-bit images reach a grey value of 128 once mono16_scale is applied')
     PIXEL_BYTES = (
         'pixel bytes', WARN,
-        'neighbouring pixels resemble each other most as encoding, step and byte order say')
+        'no other encoding, step and byte order make neighbouring pixels more alike')
     FROZEN = 'frozen camera', WARN, 'an image has other bytes than the one before it'
 
     # Calibration
@@ -96,7 +96,7 @@ class IssueCode(str, enum.Enum):
         'rows of half of the corners match to 0.75 px (node: max_vertical_offset)')
     YAW = (
         'yaw', WARN, 'cameras are not turned about their vertical axes: what comes nearer grows '
-        'in the image as its disparity does, and nothing is behind infinity')
+        'in the image as its disparity does, and no far point has negative disparity')
     RECTIFIED = (
         'rectified or not', WARN, 'images are rectified once: those that are already are not raw')
 
@@ -108,7 +108,7 @@ class IssueCode(str, enum.Enum):
         'at least 5 % of the pixels have a disparity (node: min_valid_fraction)')
     PILED_UP = (
         'largest disparity', WARN,
-        'at most 0.5 % of the valid pixels have the largest disparity that is searched')
+        'at most 0.5 % of the valid pixels have the maximum disparity that is searched')
     TRUTH_VALUES = (
         'truth values', WARN,
         'the right image, warped by the truth, is the left one, and by nothing else far more so')
@@ -165,7 +165,7 @@ class Issue:
     """Something is wrong.
 
     text:   a sentence with the value, what it should be, and what to set.
-    weight: of several issues of one code the largest is the one to report.
+    weight: of several issues of one code the one of maximum weight is reported.
     """
 
     code: IssueCode
@@ -182,7 +182,7 @@ class Issue:
 
 
 def summarise(pairs: Iterable[Iterable[Issue]]) -> Iterator[tuple[Issue, int]]:
-    """Of each code the issue of the largest weight, and how many pairs have any of it."""
+    """Of each code the issue of maximum weight, and how many pairs have any of it."""
     by_code: dict[IssueCode, dict[int, list[Issue]]] = {}
     for number, issues in enumerate(pairs):
         for one in issues:

@@ -43,7 +43,7 @@ def preprocessing(bench: Bench) -> tuple[list[Row], list[str]]:
         cells: list[Cell] = []
         for image in (ROAD, ROAD_OTHER_EXPOSURE):
             score = bench.score(image, ROAD_DISPARITY + 1, settings)
-            cells += (cell(lambda score, most=most: score.bad_known(most), score)
+            cells += (cell(lambda score, most=most: score.bad_all(most), score)
                       for most in (1.0, 3.0))
         timed = bench.compare(ROAD, ROAD_DISPARITY + 1, {name: settings})[name]
         rows.append(Row(name, (*cells, milliseconds(timed, '{} ms')), bench.device))

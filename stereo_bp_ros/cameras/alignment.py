@@ -27,7 +27,7 @@ HALF = 7
 #: Rows up and down that are searched: most cameras need few, and many where few explain nothing.
 SEARCHES = (6, 32)
 
-#: Least correlation of a corner with its partner, and how much less any other row must have.
+#: Minimum correlation of a corner with its partner, and how much less any other row must have.
 MIN_CORRELATION, MIN_LEAD = 0.8, 0.1
 
 #: Half as many partners end the search of rows: those that are further apart are not looked for.
@@ -39,7 +39,7 @@ ROWS_APART = 0.75
 #: Corners whose disparity is looked for on both sides of zero, the best ones first.
 SIGNED_CORNERS = 80
 
-#: How rows are refined: standard deviation of the filter before it, pixels, and rounds; largest
+#: How rows are refined: standard deviation of the filter before it, pixels, and rounds; maximum
 #: standard deviation of rows that are kept, pixels.
 REFINED_SIGMA, REFINEMENTS, MAX_ROW_SIGMA = 0.8, 6, 0.2
 
@@ -225,8 +225,8 @@ def _partner(left: np.ndarray, right: np.ndarray, x: int, y: int, rows: int,
 
 def _rival(scores: np.ndarray, place: int) -> float:
     """The best score that is no neighbour of a place."""
-    before, behind = scores[:max(0, place - 2)], scores[place + 3:]
-    return float(max(before.max(initial=-1), behind.max(initial=-1)))
+    before, after = scores[:max(0, place - 2)], scores[place + 3:]
+    return float(max(before.max(initial=-1), after.max(initial=-1)))
 
 
 def _summit(scores: np.ndarray) -> float | None:

@@ -25,7 +25,7 @@ from stereo_bp_ros.errors import InputError, shown
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.system.atomic_files import PathLike
 
-#: Bounds of the numbers of messages: the largest of float32, and its smallest of full precision.
+#: Bounds of the numbers of messages: the maximum of float32, and its minimum of full precision.
 MAX_FLOAT32, MIN_FLOAT32 = (2 - 2**-23) * 2.0**127, 2.0**-126
 
 #: A baseline that is none, metres: what rounding leaves of numbers that should be equal.
@@ -142,7 +142,7 @@ class Calibration:
             numbers_of('projections[0]', left, 12), numbers_of('projections[1]', right, 12)))
 
     def _check_float32(self) -> None:
-        for name, value, least, most in (
+        for name, value, low, high in (
                 ('focal_px', self.focal_px, MIN_FLOAT32, MAX_FLOAT32),
                 ('focal_y_px', self.focal_y_px, MIN_FLOAT32, MAX_FLOAT32),
                 ('baseline_m', self.baseline_m, MIN_FLOAT32, MAX_FLOAT32),
@@ -152,7 +152,7 @@ class Calibration:
                 ('cy', self.cy, 0, MAX_FLOAT32),
                 ('focal_px x baseline_m', self.focal_px * self.baseline_m, 0,
                  MAX_FLOAT32 * MIN_DISPARITY)):
-            if not least <= abs(value) <= most:
+            if not low <= abs(value) <= high:
                 raise InputError(IssueCode.BAD_CALIBRATION, f'{name} is {value:g}',
                                  'messages have float32, which does not hold it')
 
@@ -179,7 +179,7 @@ class Calibration:
     def Q(self) -> np.ndarray:  # noqa: N802  (OpenCV's name)
         """Float64 4 x 4, as ``cv2.stereoRectify`` has it for ``cv2.reprojectImageTo3D``.
 
-        It is of disparities between the images as they are: ``fixed_disparity``, or those of
+        It is of unshifted disparities: ``fixed_disparity``, or those of
         ``StereoMatcher.as_opencv``. With ``pre_adjust_disparity`` other disparities lack
         ``shift``: set Q[3, 3] to 0 for them.
         """
@@ -191,12 +191,12 @@ class Calibration:
 
     @classmethod
     def from_file(cls, path: PathLike, image: PathLike | None = None) -> Calibration:
-        """Read a calibration; its content tells the format (``docs/reference/files.md``).
+        """Read a calibration; its content determines the format (``docs/reference/files.md``).
 
         A file of one camera (P_left.txt, left.yaml) is read with that of the other one beside it.
 
-        :param image: the left image: of KITTI's four cameras its folder tells the pair. Without
-            it, or in another folder, a warning says which pair was taken.
+        :param image: the left image: of KITTI's four cameras its folder determines the pair.
+            Without it, or in another folder, a warning says which pair was taken.
         :raises ValueError: no such file, no known format, raw cameras, it is damaged, or as
             ``from_projections``; the text names the file.
         """

@@ -66,7 +66,7 @@ def find_calibration(folder: Path) -> Path | None:
 
 
 def read_projections(path: PathLike, image: PathLike | None = None) -> Projections:
-    """Read both projection matrices in any format, which the content of the file tells.
+    """Read both projection matrices in any format, which the content of the file determines.
 
     :param path, image: as of ``Calibration.from_file``.
     :raises ValueError: as ``Calibration.from_file``, unless the matrices make no pair.
@@ -138,7 +138,7 @@ class CalibrationFile:
         return self.numbers(name, data, 4 * rows)
 
     def size(self, values: object) -> tuple[int, int]:
-        """Width and height of images; (0, 0) where they are not told."""
+        """Width and height of images; (0, 0) where they are unknown."""
         if values is None:
             return 0, 0
         width, height = self.numbers('the size of the images', values, 2)
@@ -202,12 +202,12 @@ def _read_kitti(file: CalibrationFile, image: PathLike | None) -> Projections:
     lines = file.lines(':')
     pairs = [cameras for cameras in (GREY_CAMERAS, COLOUR_CAMERAS)
              if f'P{cameras[0]}' in lines or f'P_rect_0{cameras[0]}' in lines]
-    told = _cameras_of_image(image)
-    cameras = told or pairs[0]
+    of_image = _cameras_of_image(image)
+    cameras = of_image or pairs[0]
     left, right = (file.numbers(f'P{camera}', lines.get(
         f'P{camera}', lines.get(f'P_rect_0{camera}')), 12) for camera in cameras)
     found = left, right, file.size(lines.get(f'S_rect_0{cameras[0]}'))
-    if not told and len(pairs) > 1:
+    if not of_image and len(pairs) > 1:
         baseline_m = left[3] / (left[0] or math.nan) - right[3] / (right[0] or math.nan)
         _warn_once(f'calibration {file.path} has four cameras: 0 and 1 (grey) were taken, with a '
                    f'baseline of {baseline_m:.4f} m. Images of 2 and 3 (colour) need to lie in '
@@ -317,7 +317,7 @@ def size_in(file: CalibrationFile, content: Mapping[str, Any]) -> tuple[int, int
 
 
 # Raw cameras: kalibr, EuRoC, ORB-SLAM and OAK. Their numbers hold for rectified images only where
-# the cameras are parallel and without distortion as they are: rectification chooses the focal
+# the cameras are parallel and without distortion already: rectification chooses the focal
 # length and the principal point anew.
 
 class _Camera(NamedTuple):

@@ -43,10 +43,10 @@ COEFFICIENTS = {'plumb_bob': (0, 4, 5, 8, 12, 14), 'rational_polynomial': (0, 4,
 
 IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
-#: Largest difference of R x R^T from the identity: numbers of a file have a few digits.
+#: Maximum difference of R x R^T from the identity: numbers of a file have a few digits.
 ROTATION_TOLERANCE = 1e-3
 
-#: Most pixels of a side of an image: ``cv2.remap`` has 16 bits for a column or a row.
+#: Maximum side of an image, pixels: ``cv2.remap`` has 16 bits for a column or a row.
 MAX_SIDE = 2**15 - 2
 
 #: Farthest that a ``RightWarp`` may move a corner of the image, pixels.
@@ -240,9 +240,9 @@ class Rectification:
         cameras = rectification_files.read_cameras(path_of('path', path))
         sizes = {camera.size for camera in cameras} - {(0, 0)} or {size}
         if len(sizes) > 1 or sizes == {(0, 0)}:
-            told = ' and '.join('{} x {}'.format(*one) for one in sorted(sizes - {(0, 0)}))
+            known = ' and '.join('{} x {}'.format(*one) for one in sorted(sizes - {(0, 0)}))
             raise ValueError(f'calibration {path} is of images of ' + (
-                f'different sizes: {told}' if told else 'unknown size: give it'))
+                f'different sizes: {known}' if known else 'unknown size: give it'))
         try:
             left, right = (RawCamera(*camera[:5]) for camera in cameras)
             return cls(left, right, *sizes.pop(), rectified_width, rectified_height)

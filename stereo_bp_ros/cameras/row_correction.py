@@ -1,4 +1,4 @@
-"""Rows of a pair that miss each other: what moved in the right camera, and how to undo it.
+"""Vertical disparity of a pair: the motion of the right camera, and its correction.
 
 A right camera that turns about its centre, shifts its picture or changes its focal length moves
 its rectified image by a homography (Hartley and Zisserman 2004, section 8.4), whatever the depth.
@@ -91,8 +91,8 @@ class RowCorrection:
         """Rows at ``places`` all over an image of a size in pixels."""
         return self.rows(*places(width, height))
 
-    def largest(self, width: int, height: int) -> float:
-        """The most of these, in both directions, pixels."""
+    def max_offset(self, width: int, height: int) -> float:
+        """The maximum of their absolute values, pixels."""
         return float(np.abs(self.rows_of_image(width, height)).max())
 
     def middle(self, width: int, height: int) -> float:
@@ -110,8 +110,8 @@ def places(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
     return x.reshape(-1), y.reshape(-1)
 
 
-def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray:
-    """The right image as a matcher sees it that undoes rows.
+def apply_correction(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray:
+    """The right image as a matcher sees it that corrects rows.
 
     right: H x W, grey values of a rectified image.
     """
@@ -125,7 +125,7 @@ def undo_rows(right: np.ndarray, correction: RowCorrection | None) -> np.ndarray
 def corrected_info(info: Any, correction: RowCorrection) -> Any:
     """A copy of the right camera's CameraInfo that needs no correction.
 
-    Offset and pitch become a rotation about x in R, roll one about z; a scale that is undone in
+    Offset and pitch become a rotation about x in R, roll one about z; a scale that is corrected in
     columns, too, becomes one of the focal lengths in K. P stays.
     """
     offset, roll = np.array(correction.terms[:2]) / correction.focal_px

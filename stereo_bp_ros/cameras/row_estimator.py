@@ -28,10 +28,10 @@ HYSTERESIS_PX, HYSTERESIS_SIGMAS = 0.05, 2.0
 NO_TEXTURE = 'too little texture'
 CONTRADICTION = 'the points of a pair contradict each other'
 
-#: Most pixels a second that a correction changes by, and in steps of how many, anywhere.
+#: Maximum rate of a correction anywhere, pixels a second, and its steps, pixels.
 MAX_RATE_PX_S, RATE_STEP_PX = 4.0, 0.1
 
-#: Rows at the image's edge from which a scale is that of the focal length, and undone in columns.
+#: Rows at the image's edge from which a scale is that of the focal length: columns follow it.
 MIN_FOCAL_PX = 0.5
 
 #: What a pair differs from the estimate by where a camera was moved: pixels, standard deviations.
@@ -45,7 +45,7 @@ PRIOR_PX, DRIFT_PX = 10.0, 0.03
 #: many cells lie side by side.
 UNEXPLAINED_PX, CELLS = 0.05, 8
 
-#: Least standard deviation of a point, pixels.
+#: Minimum standard deviation of a point, pixels.
 MIN_POINT_SIGMA = 0.05
 
 #: By how much a term must lower the sum of squares, in variances: three standard deviations, and
@@ -65,9 +65,9 @@ class RowState:
 
     estimate: how the right image is moved; None before the first pair that shows it.
     sigmas:   standard deviation of each term, pixels; 0 of a term that is left out.
-    largest:  rows by which it moves any place of the image, at most, pixels.
+    max_px:   maximum vertical disparity anywhere in the image, pixels.
     sigma:    standard deviation of that, pixels.
-    remaining: the same once the correction has come to its target.
+    remaining_px: the same once the correction has come to its target.
     residual: robust standard deviation of the latest pair's points around the estimate, pixels.
     places:   float64 2 x points, columns and rows of that pair's points that agree, pixels.
     pairs:    pairs in the estimate.
@@ -78,9 +78,9 @@ class RowState:
 
     estimate: RowCorrection | None = None
     sigmas: tuple[float, ...] = (0.0,) * len(TERMS)
-    largest: float = 0.0
+    max_px: float = 0.0
     sigma: float = math.inf
-    remaining: float = 0.0
+    remaining_px: float = 0.0
     residual: float = math.inf
     places: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((2, 0)), repr=False, compare=False)
@@ -111,12 +111,12 @@ class RowState:
         """What is known, in words."""
         if self.estimate is None:
             return f'unknown: {self.reason}'
-        return (f'they miss by up to {self.largest:.2f} px (sigma {self.sigma:.2f}): the right '
-                f'image is {self.estimate.text}')
+        return (f'vertical disparity up to {self.max_px:.2f} px (sigma {self.sigma:.2f}): the '
+                f'right image is {self.estimate.text}')
 
 
 class _Gaussian(NamedTuple):
-    """Terms as they are estimated: float64 5, and their covariance, 5 x 5, pixels."""
+    """Estimated terms: float64 5, and their covariance, 5 x 5, pixels."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -132,7 +132,7 @@ class _Gaussian(NamedTuple):
                          covariance)
 
 
-class _Way(NamedTuple):
+class _Ramp(NamedTuple):
     """From one correction to another, each float64 6 (terms and columns), since a time."""
 
     begin: np.ndarray
@@ -170,8 +170,8 @@ class RowEstimator:
             (0.0,) * len(TERMS), focal_px or float(width),
             (width - 1) / 2 if cx is None else cx, (height - 1) / 2 if cy is None else cy)
         self._places = self._camera.factors(*places(width, height))
-        largest = np.abs(self._places).max(axis=0)
-        self._scales = 1 / np.where(largest > 0, largest, 1)    # of one row some move nothing
+        factors = np.abs(self._places).max(axis=0)
+        self._scales = 1 / np.where(factors > 0, factors, 1)    # of one row some move nothing
         #: Of terms and of columns: how far each moves a place.
         self._moves = np.append(self._places, self._places[:, 1:2], axis=1)
         self._prior = _Gaussian(np.zeros(len(TERMS)), np.diag((PRIOR_PX * self._scales) ** 2))
@@ -196,7 +196,7 @@ class RowEstimator:
         self._known = self._prior
         self._bump: _Pair | None = None
         none = np.zeros(len(TERMS) + 1)
-        self._way = _Way(none, none, -math.inf)
+        self._ramp = _Ramp(none, none, -math.inf)
 
     def add(self, points: np.ndarray, time_s: float) -> RowState:
         """Learn from one pair; returns the new state.
@@ -236,7 +236,7 @@ class RowEstimator:
         return self.state
 
     def correction(self, time_s: float) -> RowCorrection | None:
-        """What to undo in an image of this time; None = nothing.
+        """The correction of an image of this time; None = none.
 
         By the first pair it is the estimate at once; after a change that takes some steps.
         """
@@ -244,8 +244,8 @@ class RowEstimator:
 
     @property
     def target(self) -> RowCorrection | None:
-        """What ``correction`` is on its way to."""
-        return self._correction(self._way.end)
+        """The end of the ramp of ``correction``."""
+        return self._correction(self._ramp.end)
 
     def _correction(self, values: np.ndarray) -> RowCorrection | None:
         *terms, columns = values.tolist()
@@ -289,46 +289,46 @@ class RowEstimator:
         return np.sqrt(np.einsum('ij,jk,ik->i', self._places, covariance, self._places))
 
     def _conclude(self, pair: _Pair, pairs: int, time_s: float) -> None:
-        """Choose the terms, and what to undo from now on."""
+        """Choose the terms, and the correction from now on."""
         before = self.state.estimate
         best = _chosen(self._known, np.array(before.terms) != 0 if before is not None
                        else np.zeros(len(TERMS), bool))
         rows, sigmas = np.abs(self._places @ best.mean), self._sigmas_at(best.covariance)
-        largest = int(rows.argmax())
+        place = int(rows.argmax())
         is_significant = bool(np.any(rows >= np.maximum(MIN_CORRECTION_PX,
                                                         SIGNIFICANT_SIGMAS * sigmas)))
         is_beyond = bool(np.any(np.abs(best.mean / self._scales) > self.limit))
         reason = ''
         if is_beyond:
             reason = f'beyond the limit of {self.limit:g} px'
-        elif not (is_significant or np.any(self._way.end)):
+        elif not (is_significant or np.any(self._ramp.end)):
             reason = 'not significant'
         else:
-            apart = np.abs(self._places @ (best.mean - self._way.end[:-1]))
+            apart = np.abs(self._places @ (best.mean - self._ramp.end[:-1]))
             if np.any(apart > np.maximum(HYSTERESIS_PX, HYSTERESIS_SIGMAS * sigmas)):
                 end = np.append(best.mean, self._columns(best))
                 # Nothing was seen before the first pair that could jump.
-                self._way = _Way(end if pairs == 1 else self._in_use(time_s), end, time_s)
-        apart = np.abs(self._places @ (best.mean - self._way.end[:-1]))
-        since_s = self._way.since_s if np.any(self._way.end) else None
+                self._ramp = _Ramp(end if pairs == 1 else self._in_use(time_s), end, time_s)
+        apart = np.abs(self._places @ (best.mean - self._ramp.end[:-1]))
+        since_s = self._ramp.since_s if np.any(self._ramp.end) else None
         estimate = dataclasses.replace(self._camera, terms=tuple(best.mean.tolist()),
                                        columns=self._columns(best))
         self.state = RowState(
             estimate, tuple(np.sqrt(np.maximum(0, np.diag(best.covariance))).tolist()),
-            float(rows[largest]), float(sigmas[largest]), float(apart.max()), pair.residual,
+            float(rows[place]), float(sigmas[place]), float(apart.max()), pair.residual,
             pair.places, pairs, reason, time_s, since_s)
 
     def _columns(self, best: _Gaussian) -> float:
         """The scale of columns: that of rows where it is surely one of the focal length."""
         rows = abs(best.mean[2]) / self._scales[2]
         sigma = math.sqrt(max(0.0, best.covariance[2, 2])) / self._scales[2]
-        # What is undone ends later than it begins.
-        least = MIN_FOCAL_PX * (0.8 if self._way.end[-1] else 1.0)
-        return float(best.mean[2]) if rows >= max(least, SIGNIFICANT_SIGMAS * sigma) else 0.0
+        # Hysteresis: a correction ends later than it begins.
+        threshold = MIN_FOCAL_PX * (0.8 if self._ramp.end[-1] else 1.0)
+        return float(best.mean[2]) if rows >= max(threshold, SIGNIFICANT_SIGMAS * sigma) else 0.0
 
     def _in_use(self, time_s: float) -> np.ndarray:
-        """Terms and columns on their way from the previous correction to the present one."""
-        begin, end, since_s = self._way
+        """Terms and columns of the ramp from the previous correction to the present one."""
+        begin, end, since_s = self._ramp
         length = float(np.abs(self._moves * (end - begin)).sum(axis=1).max())
         gone = MAX_RATE_PX_S * max(0.0, time_s - since_s)
         if gone >= length:

@@ -1,8 +1,8 @@
 """Whether a camera is turned about its vertical axis: disparities all too large, or too small.
 
 A yaw moves the right image along its rows, as a wrong column of a principal point does. The rows
-still match, and one pair alone shows it only where it puts something behind infinity. While the
-cameras move past something rigid, two pairs tell it: what comes nearer has to grow in the image as
+still match, and one pair alone shows it only where a far point has negative disparity. While the
+cameras move past something rigid, two pairs show it: what comes nearer has to grow in the image as
 its disparity does (a point at infinity has disparity 0, whatever the calibration says). The seven
 unknowns are the rotation, the translation in baselines, and the offset of all disparities; two
 more are how it grows over columns and rows, as other focal lengths and a roll make it.
@@ -29,8 +29,8 @@ MAX_YAW_DEG = 0.75
 #: Points are far from here on, by their own disparities, metres.
 FAR_M = 150.0
 
-#: A far point is behind infinity by more than this, pixels: noise and the grid of pixels.
-BEHIND_PX = 0.5
+#: A far point has a disparity below minus this, pixels: noise and the grid of pixels.
+NEGATIVE_PX = 0.5
 
 #: Corners, and their share, that have to move as one body.
 MIN_POINTS, MIN_SHARE = 12, 0.4
@@ -41,13 +41,13 @@ MAX_SIGMA_PX, MAX_SPREAD_PX = 0.5, 1.0
 #: Standard deviations: of an offset before anything is known, and of a place of a corner.
 PRIOR_PX, NOISE_PX = 3.0, 0.2
 
-#: Of the least squares; the first ones leave the offsets at 0, and smaller steps end it.
+#: Of the least-squares fit; the first ones leave the offsets at 0, and smaller steps end it.
 ITERATIONS, WITHOUT_OFFSETS, MIN_STEP = 40, 8, 1e-3
 
 #: Seconds between two pairs whose motion is measured.
 MIN_MOTION_S, MAX_MOTION_S = 0.2, 1.5
 
-#: Offsets that are needed for one to be believed.
+#: Offsets that an estimate needs.
 MIN_ESTIMATES = 5
 
 _BACK_PX = 0.3
@@ -72,12 +72,12 @@ class FarPoints(NamedTuple):
     """Points above the horizon and beyond `FAR_M` by their disparities.
 
     number: how many there are.
-    behind: of these, points more than `BEHIND_PX` behind infinity.
-    offset: median disparity of the points behind, pixels; 0 where there is none.
+    negative: of these, points with a disparity below -`NEGATIVE_PX`.
+    offset: median disparity of these, pixels; 0 where there is none.
     """
 
     number: int
-    behind: int
+    negative: int
     offset: float
 
 
@@ -90,10 +90,10 @@ class DisparityOffset(NamedTuple):
 
 def match_points(left: np.ndarray, right: np.ndarray, calibration: Calibration, last: int,
                  places: np.ndarray | None = None) -> tuple[Points, np.ndarray]:
-    """Match corners of a rectified pair, also behind infinity.
+    """Match corners of a rectified pair, negative disparities included.
 
     left, right: uint8 H x W.
-    last:        largest disparity that is searched, pixels between the images as they are.
+    last:        maximum disparity that is searched, unshifted, pixels.
     places:      float32 N x 2, instead of the best corners.
     Returns the points, and for each the index of its place.
     """
@@ -107,11 +107,12 @@ def match_points(left: np.ndarray, right: np.ndarray, calibration: Calibration, 
 
 
 def far_points(points: Points, calibration: Calibration) -> FarPoints:
-    """Count what is far, and what of it is behind infinity."""
+    """Count far points, and those with negative disparity."""
     limit = calibration.focal_px * calibration.baseline_m / FAR_M
     far = points.disparity[(points.places[:, 1] < calibration.cy) & (points.disparity < limit)]
-    behind = far[far < -BEHIND_PX]
-    return FarPoints(far.size, behind.size, float(np.median(behind)) if behind.size else 0.0)
+    negative = far[far < -NEGATIVE_PX]
+    return FarPoints(far.size, negative.size,
+                     float(np.median(negative)) if negative.size else 0.0)
 
 
 def disparity_offset(before: np.ndarray, points: Points, left: np.ndarray, right: np.ndarray,

@@ -1,1 +1,1 @@
-"""What inputs and results must satisfy to be believed."""
+"""Validation of inputs and results."""

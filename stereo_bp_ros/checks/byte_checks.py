@@ -17,14 +17,14 @@ from stereo_bp_ros.issues import Issue, IssueCode
 #: Roughness of what is noise rather than a picture.
 NOISE = 0.6
 
-#: Rows that are looked at, and pixels of a side that tell nothing.
+#: Rows that are examined, and the minimum side of an image, pixels.
 ROWS, MIN_SIDE = 48, 16
 
 #: Roughness of a reading from which another may be right, and how many times smoother that is:
 #: pictures have from 0.03 to 0.2, noise has 1.
 MIN_ROUGHNESS, SMOOTHER = 0.1, 2.0
 
-#: Grey levels by which distant pixels differ at least where anything can be told.
+#: Minimum difference of distant pixels, grey levels; below it nothing is decided.
 MIN_SPREAD = 2.0
 
 #: How many times as much a byte differs from the next at one place of a group of bytes than at
@@ -32,7 +32,7 @@ MIN_SPREAD = 2.0
 #: further do, where two colours alternate: of one colour they differ less.
 UNEVEN, ALTERNATING = 1.5, 1.25
 
-#: Bytes by which drivers pad rows at most.
+#: Maximum padding of a row by drivers, bytes.
 MAX_PADDING = 255
 
 

@@ -1,4 +1,4 @@
-"""What a pair, a calibration and a recording must satisfy to be believed.
+"""Validation of pairs, calibrations and recordings.
 
 Node, command line, evaluation, replay and Python ask the same functions. Each returns issues, or
 raises where nothing may be computed first. ``issues`` has their codes; docs/reference/checks.md
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stereo_bp_ros.cameras.row_estimator import RowState
 
 
-def believe(issues: Iterable[Issue], config: MatcherConfig) -> list[Issue]:
+def enforce(issues: Iterable[Issue], config: MatcherConfig) -> list[Issue]:
     """The issues without those that the setting ``ignored_checks`` names.
 
     :raises InputError: one of them rejects the input.
@@ -81,7 +81,7 @@ def check_baseline(calibration: Calibration) -> list[Issue]:
 def check_intrinsics(calibration: Calibration, width: int, height: int) -> list[Issue]:
     """What a calibration was made of fits images of a size, pixels.
 
-    That it names their size proves nothing: drivers fill that in, and leave K and P as they are.
+    That it names their size proves nothing: drivers fill that in without changing K and P.
     """
     own = calibration.projections
     described = list(calibration.intrinsics)
@@ -161,10 +161,10 @@ def check_fixed_point(config: MatcherConfig) -> None:
 
     :raises ConfigError: names min_disparity and the range.
     """
-    least, end = config.min_disparity - 1, config.min_disparity + config.disparity_range
-    if 16 * least < -2**15 or 16 * end > 2**15:
+    first, end = config.min_disparity - 1, config.min_disparity + config.disparity_range
+    if 16 * first < -2**15 or 16 * end > 2**15:
         raise ConfigError('min_disparity', config.min_disparity,
-                          f'disparities from {least} to {end} have no sixteenths in the 16 bits '
+                          f'disparities from {first} to {end} have no sixteenths in the 16 bits '
                           'of fixed_disparity')
 
 
@@ -261,7 +261,7 @@ def check_bits(left: RawImage, right: RawImage, mono16_scale: float) -> list[Iss
         return []
     bits = max(8, highest.bit_length())
     return [IssueCode.BITS.issue(
-        f'the largest value of the 16-bit images is {highest}, {bits} bits, a grey value of '
+        f'the maximum value of the 16-bit images is {highest}, {bits} bits, a grey value of '
         f'{highest * mono16_scale:.3g} of 255: matching sees little texture. With {bits} bits '
         f'from the camera set mono16_scale to {255 / (2**bits - 1):.6g}')]
 
@@ -296,7 +296,7 @@ MAX_STEP_S = 10.0
 
 
 class FrozenCameras:
-    """Follows the images of a pair over time, and tells which do not change.
+    """Follows the images of a pair over time, and finds those that do not change.
 
     Of pairs of which only some are examined, an image has to be that of the examined one before
     and that of the pair before: a short loop of pictures is neither, nor is each picture twice.
@@ -341,7 +341,7 @@ class FrozenCameras:
 #: Corners that must have one partner only, and the part of them that must lie on the wrong side.
 MIN_CORNERS, EXCHANGED = 10, 0.85
 
-#: Largest median vertical disparity of corners, pixels. With KITTI's 0.5, and 2.4 at an edge of
+#: Maximum median vertical disparity of corners, pixels. With KITTI's 0.5, and 2.4 at an edge of
 #: the image, block matching is as good as without (sensitivity.md).
 MAX_VERTICAL_OFFSET = 0.75
 
@@ -383,33 +383,32 @@ def check_vertical_offset(state: RowState, limit: float, is_corrected: bool,
         return []
     found = []
     if (half := state.typical(corrected)) > limit:
-        most = state.remaining if is_corrected else state.largest
+        max_px = state.remaining_px if is_corrected else state.max_px
         why = f' ({state.reason})' if is_corrected and state.reason else ''
         found.append(IssueCode.VERTICAL_OFFSET.issue(
-            f'the rows of the two images miss each other by up to {most:.2f} px{why}, half of the '
-            f'corners by more than {half:.2f} px (max_vertical_offset {limit:g}): the right image '
-            f'is {now.text}. Are the images rectified, with the calibration of these cameras?',
-            half))
+            f'the vertical disparity is up to {max_px:.2f} px{why}, {half:.2f} px in the median '
+            f'of the corners (max_vertical_offset {limit:g}): the right image is {now.text}. '
+            'Are the images rectified, with the calibration of these cameras?', half))
     if reference is not None and not is_corrected and (half := state.typical(reference)) > limit:
-        most = float(np.abs(now.rows_of_image(width, height)
+        max_px = float(np.abs(now.rows_of_image(width, height)
                             - reference.rows_of_image(width, height)).max())
         found.append(IssueCode.VERTICAL_OFFSET.issue(
-            f'the rows of the two images have moved by up to {most:.2f} px since the first pairs, '
-            f'half of the corners by more than {half:.2f} px (max_vertical_offset {limit:g}): has '
-            'a camera moved in its mounting?', half))
+            f'the vertical disparity has changed by up to {max_px:.2f} px since the first pairs, '
+            f'{half:.2f} px in the median of the corners (max_vertical_offset {limit:g}): has a '
+            'camera moved in its mounting?', half))
     return found
 
 
-def check_rectified_once(as_they_come: float | None, limit: float) -> list[Issue]:
+def check_rectified_once(raw: float | None, limit: float) -> list[Issue]:
     """Rows of raw images do not match before they are rectified, where they do not match after.
 
-    :param as_they_come: median vertical disparity of the corners before, pixels; None = not known.
+    :param raw: median vertical disparity of the corners before, pixels; None = not known.
     """
-    if as_they_come is None or as_they_come > limit:
+    if raw is None or raw > limit:
         return []
     return [IssueCode.RECTIFIED.issue(
-        f'rows match to {as_they_come:.2f} px in half of the corners as they come, and not '
-        'once they are rectified: they seem to be rectified already; set rectify to false')]
+        f'the median vertical disparity is {raw:.2f} px before rectification, and larger after '
+        'it: the images seem to be rectified already; set rectify to false')]
 
 
 def examine_images(left: RawImage, right: RawImage, config: MatcherConfig) -> list[Issue]:

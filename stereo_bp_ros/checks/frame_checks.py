@@ -1,4 +1,4 @@
-"""What the pixels of a result must satisfy: too few have a disparity, or too many the largest."""
+"""What the pixels of a result must satisfy: too few have a disparity, or too many the maximum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stereo_bp_ros.issues import Issue, IssueCode
 #: Every so many rows are looked at.
 STRIDE = 8
 
-#: Part of the valid pixels at the last label from which something may be nearer than can be
+#: Part of the valid pixels at the maximum disparity from which something may be nearer than can be
 #: measured, and below which that ends.
 PILED_UP, NO_LONGER_PILED_UP = 0.005, 0.0025
 
@@ -40,13 +40,13 @@ class FrameQuality:
 
     valid:     part of the pixels in the valid window that have a disparity or a depth; None
                where the window is empty.
-    last_label: part of the valid pixels that are within half a label of the largest disparity.
+    at_maximum: part of the valid pixels that are within half a label of the maximum disparity.
     nearest, farthest: depths that can be measured, metres; infinite where none can be, NaN
                without a calibration.
     """
 
     valid: float | None
-    last_label: float
+    at_maximum: float
     nearest: float
     farthest: float
 
@@ -89,14 +89,14 @@ class FrameChecks:
                 '(min_valid_fraction): there may be too little texture, or the pair may not be '
                 'rectified', -quality.valid)]
         if not are_few and self._piled_up.update(
-                begins=quality.last_label > PILED_UP,
-                ends=quality.last_label < NO_LONGER_PILED_UP, at_once=is_first):
+                begins=quality.at_maximum > PILED_UP,
+                ends=quality.at_maximum < NO_LONGER_PILED_UP, at_once=is_first):
             metres = '' if math.isnan(quality.nearest) else f', that of {quality.nearest:.2f} m'
             return [IssueCode.PILED_UP.issue(
-                f'many pixels have the largest disparity{metres}: something may be nearer than '
+                f'many pixels have the maximum disparity{metres}: something may be nearer than '
                 'can be measured, or may be seen by one camera alone; where things come that '
                 'near, raise disparity_range, or lower min_depth where that is set',
-                quality.last_label)]
+                quality.at_maximum)]
         return []
 
 
@@ -135,7 +135,7 @@ def frame_quality(frame: DisparityFrame, config: MatcherConfig,
     number = np.count_nonzero(valid)
     return FrameQuality(
         valid=number / valid.size if valid.size else None,
-        last_label=np.count_nonzero(is_last) / number if number else 0.0,
+        at_maximum=np.count_nonzero(is_last) / number if number else 0.0,
         nearest=_depth(calibration, last),
         farthest=_depth(calibration, _smallest_positive(config, shift)))
 

@@ -33,17 +33,17 @@ MIN_KNOWN = 0.004
 SAMPLES, MIN_SAMPLES = 2000, 200
 
 #: Window whose mean is subtracted from a pixel, pixels; difference of the neighbours of one that
-#: shows a shift, and largest error that counts, in standard deviations of what remains.
+#: shows a shift, and maximum error that counts, in standard deviations of what remains.
 WINDOW, MIN_GRADIENT, MAX_ERROR = 9, 0.7, 2.0
 
-#: Fits of another reading that make it the right one: by itself, and above that of the values as
-#: they are. True ones have 0.27 to 0.7 in real pictures, and 0.2 less if they are 9 % larger.
+#: Fits of another reading that make it the right one: by itself, and above that of the unchanged
+#: values. True ones have 0.27 to 0.7 in real pictures, and 0.2 less if they are 9 % larger.
 MIN_FIT, MIN_LEAD = 0.2, 0.12
 
 #: Fit of true disparities below which they have nothing to do with the images.
 NO_FIT = 0.06
 
-#: Factor from which a truth has another scale, the largest one, and the ratio of two that are
+#: Factor from which a truth has another scale, the maximum, and the ratio of two that are
 #: tried.
 MIN_FACTOR, MAX_FACTOR, FACTOR_STEP = 1.09, 1100.0, 1.03
 
@@ -89,7 +89,7 @@ def examine_truth(left: RawImage, right: RawImage, truth: np.ndarray, config: Ma
 def check_range(truth: np.ndarray, config: MatcherConfig) -> list[Issue]:
     """The searched range holds the truth.
 
-    :param truth: float32 H x W, disparities between the images as they are, pixels; not finite
+    :param truth: float32 H x W, unshifted disparities, pixels; not finite
         where unknown.
     """
     known = truth[np.isfinite(truth)]

@@ -159,7 +159,7 @@ def _print(options: argparse.Namespace, report: dict[str, Any],
     shared.print_table(
         f'{options.algorithm} on {everything[0].backend}: {report["device"]["device"]}; whole '
         f'frames, {options.frames} of each, ms',
-        ('set', 'size', 'variant', 'median', 'p95', 'least', 'frames/s', 'ratio', 'device', 'MiB'),
+        ('set', 'size', 'variant', 'median', 'p95', 'min', 'frames/s', 'ratio', 'device', 'MiB'),
         [[one['set'], '{width}x{height}x{disparities}'.format(**one), one['variant'],
           *(f'{one[name]:.3f}' for name in ('median_ms', 'p95_ms', 'minimum_ms')),
           f'{one["frames_per_second"]:.1f}', f'{ratio:.2f}',

@@ -41,7 +41,7 @@ NEEDS = ()
 
 _log = logging.getLogger(__name__)
 
-#: What each term is where it is largest, and what explains it.
+#: Each term at its maximum in the image, and what explains it.
 PLACES = ('everywhere', 'at the right edge', 'at the lower edge', 'in the lower right corner',
           'at the lower edge')
 
@@ -135,7 +135,7 @@ def _number(value: float) -> float | None:
 
 
 def _edges(state: RowState, pair: Pair) -> list[float] | None:
-    """Every term where it is largest in the image, pixels; None: nothing is known."""
+    """The maximum of each term in the image, pixels; None: nothing is known."""
     if state.estimate is None:
         return None
     return [term * scale for term, scale in zip(
@@ -153,7 +153,7 @@ def _scales(state: RowState, pair: Pair) -> list[float]:
 def _rows_report(pair: Pair, state: RowState) -> dict[str, Any]:
     """For JSON: of the last estimate."""
     found: dict[str, Any] = {'rows': {
-        'largest_px': _number(state.largest), 'sigma_px': _number(state.sigma),
+        'max_px': _number(state.max_px), 'sigma_px': _number(state.sigma),
         'residual_px': _number(state.residual), 'points': state.points, 'estimates': state.pairs,
         'reason': state.reason}, 'terms': {}, 'explained': None, 'right': None}
     if state.estimate is None:
@@ -179,7 +179,7 @@ def _rows_report(pair: Pair, state: RowState) -> dict[str, Any]:
 def _yaw_report(pair: Pair, history: CalibrationHistory) -> dict[str, Any]:
     """For JSON: by motion, and by far points."""
     offset, far = history.offset, history.far
-    found: dict[str, Any] = {'far_points': far.number, 'behind_infinity': far.behind,
+    found: dict[str, Any] = {'far_points': far.number, 'negative': far.negative,
                              'motions': history.motions, 'disparity_offset_px': None,
                              'disparity_offset_sigma_px': None, 'yaw_degrees': None}
     if offset is not None and pair.calibration is not None:
@@ -220,7 +220,7 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _yaw_text(report: dict[str, Any]) -> str:
-    far = f'{report["behind_infinity"]} of {report["far_points"]} far points are behind infinity'
+    far = f'{report["negative"]} of {report["far_points"]} far points have negative disparity'
     if report['yaw_degrees'] is None:
         return (f'Yaw: not known, {report["motions"]} motions show it; {far}.')
     return (f'Yaw: {report["yaw_degrees"]:.3f} degrees of the right camera to the right, by '

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         shared.print_json({'a': a, 'b': b, **found})
         return 0
-    frames, least = found['frames'], 2 / 2 ** found['frames']
+    frames, lowest_p = found['frames'], 2 / 2 ** found['frames']
     columns = ['figure', 'A', 'B', 'B - A', f'{100 * SHARE:g} % interval', 'p', 'change', 'n']
     # How many frames have a figure is left out first where the terminal has no room.
     shared.print_table(f'A = {a}, B = {b}, {frames} frames', columns,
@@ -41,11 +41,11 @@ def run(options: argparse.Namespace) -> int:
     shared.say(*folded([
         f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: random '
         f'signs of the differences, two-sided: all signs, or {DRAWS} of many. '
-        'n: frames that have the figure in both. filled: every hole has got a disparity of '
-        'the background; valid, density and EPE: of the map as published. Time: median of the '
+        'n: frames that have the figure in both. filled: holes filled from the '
+        'background; est, density and EPE: of the map as published. Time: median of the '
         'runs.']))
-    if least > SIGNIFICANT:
-        shared.say(f'{frames} frames are too few for a change: p is at least {least:g}.')
+    if lowest_p > SIGNIFICANT:
+        shared.say(f'{frames} frames are too few for a change: p is at least {lowest_p:g}.')
     for key, both in found['changed'].items():
         shared.say('{}: {} in A, {} in B'.format(printable(key), *map(printable, both)))
     return 0

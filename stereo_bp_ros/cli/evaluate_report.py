@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 #: Figures that are no part of a score.
 OTHER_MEANINGS = (
-    ('filled', 'the same figure once every hole has got a disparity of the background', ''),
+    ('filled', 'the same figure once holes are filled from the background', ''),
     ('frame', 'the matched pairs, numbered from 1 in the order of the source', ''),
     ('D', 'disparities searched', 'px'),
     ('mean of N', 'mean of the figures of N frames, each frame counting the same', ''),
@@ -43,7 +43,7 @@ OTHER_MEANINGS = (
     ('device', 'time of a frame on the clock of the CUDA device, of the last run of each frame',
      'ms'),
     ('memory of the engine', 'its one allocation, on the device where there is one', 'MiB'),
-    ('memory of the process', 'the most that has been resident, of all matchers, images and '
+    ('memory of the process', 'maximum resident memory, of all matchers, images and '
      'scores together', 'MiB'),
     ('share', 'pixels with truth in a region, of all pixels with truth', '%'),
     ('sparsification', 'error of the most trusted pixels over their share of all; the oracle '
@@ -83,7 +83,7 @@ def document(results: Collection[Result], totals: Totals, *, source: str, backen
     :param devices: what has computed each matcher.
     :param against: what the other matchers are, by their names.
     :param runs: through the node.
-    :param rows: how the rows of sequences miss each other.
+    :param rows: the vertical disparity of sequences.
     :param issues: of sources and runs; those of pairs come from their results, and are logged.
     :param skipped: pairs that cannot be read.
     :param stopped: why not all pairs are there.
@@ -247,8 +247,8 @@ def main_figures(one: Summary) -> dict[str, str]:
     if whole.published.known:
         found |= {
             'bad-3 of the valid pixels, all frames': f'{whole.published.bad_estimated(3.0):.2f} %',
-            'bad-3 or hole, all frames': f'{whole.published.bad_known(3.0):.2f} %',
-            'bad-3 once filled, mean of frames': f'{one.mean["filled"]["bad_3_known"]:.2f} %',
+            'bad-3, all pixels of all frames': f'{whole.published.bad_all(3.0):.2f} %',
+            'bad-3 once filled, mean of frames': f'{one.mean["filled"]["bad_3_all"]:.2f} %',
             'EPE, mean absolute error': f'{whole.published.mae:.2f} px'}
     return found
 

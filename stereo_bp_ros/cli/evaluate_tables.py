@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 ROWS = 30
 
 LEGEND = """\
-Per cent, and pixels (EPE). filled: every hole has got a disparity of the
-background; valid: pixels that the matcher gives a disparity; density: their
-share of the pixels with truth. bad-N: wrong by more than N px; D1: by more than
-3 px and 5 % of the truth. or hole: the same with every hole counted as wrong.
+Per cent, and pixels (EPE). bad-N: wrong by more than N px; D1: by more than
+3 px and 5 % of the truth. est: of the estimated pixels, which have a disparity
+and a truth; all: of all pixels with truth, holes counted as wrong; filled:
+holes filled from the background. density: estimated pixels of those with truth.
 D: disparities searched; ms: median time of the runs of a pair. mean: of the
 figures of the frames; all: of all their pixels together. share: of the pixels
 with truth. The density of a sky is its share that has a disparity."""
 
 NO_TRUTH_LEGEND = """\
 No truth was read.
-of all valid: pixels with a disparity, in per cent of all. D: disparities
+coverage: pixels with a disparity, in per cent of all. D: disparities
 searched; ms: median time of the runs of a pair."""
 
 
@@ -53,25 +53,25 @@ class Column:
 
 
 COLUMNS = (
-    Column('filled\nD1', 'filled.d1_known'),
-    *(Column(f'filled\nbad-{n:g}', f'filled.bad_{n:g}_known',
+    Column('filled\nD1', 'filled.d1_all'),
+    *(Column(f'filled\nbad-{n:g}', f'filled.bad_{n:g}_all',
              {3.0: 0, 1.0: 1, 2.0: 1}.get(n, 5)) for n in metrics.THRESHOLDS),
-    Column('valid\nD1', 'score.d1_estimated', 3),
-    *(Column(f'valid\nbad-{n:g}', f'score.bad_{n:g}_estimated',
+    Column('est\nD1', 'score.d1_estimated', 3),
+    *(Column(f'est\nbad-{n:g}', f'score.bad_{n:g}_estimated',
              {3.0: 0, 1.0: 2, 2.0: 4}.get(n, 6)) for n in metrics.THRESHOLDS),
-    *(Column(f'or hole\nbad-{n:g}', f'score.bad_{n:g}_known', 4) for n in (1.0, 2.0, 3.0)),
+    *(Column(f'all\nbad-{n:g}', f'score.bad_{n:g}_all', 4) for n in (1.0, 2.0, 3.0)),
     Column('density', 'score.density'),
     Column('EPE', 'score.mae'),
     Column('RMS', 'score.rms', 4),
-    Column('of all\nvalid', 'score.coverage', 3))
+    Column('coverage', 'score.coverage', 3))
 
-WITHOUT_TRUTH = (Column('of all\nvalid', 'score.coverage'),)
+WITHOUT_TRUTH = (Column('coverage', 'score.coverage'),)
 
 REGION_COLUMNS = (
     Column('share', 'share', decimals=1),
-    Column('filled\nD1', 'filled.d1_known'),
-    Column('filled\nbad-3', 'filled.bad_3_known'),
-    Column('valid\nbad-3', 'score.bad_3_estimated'),
+    Column('filled\nD1', 'filled.d1_all'),
+    Column('filled\nbad-3', 'filled.bad_3_all'),
+    Column('est\nbad-3', 'score.bad_3_estimated'),
     Column('density', 'score.density'),
     Column('EPE', 'score.mae'))
 
@@ -240,7 +240,7 @@ def _bars(totals: Mapping[str, Summary]) -> list[Image]:
         ('Wrong pixels of those with a disparity', '% of pixels', 'Less is better.',
          {words: f'score.{key}_estimated' for words, key in thresholds.items()}),
         ('Wrong pixels by distance', 'bad-3, holes filled, %', 'By true distance in metres.',
-         {words: f'{begin}.filled.bad_3_known' for words, begin in by_distance.items()}),
+         {words: f'{begin}.filled.bad_3_all' for words, begin in by_distance.items()}),
         # Beside the median the mean would show those few that are far off.
         ('Error in metres by distance', 'median error, m', 'By true distance in metres, of '
          'pixels with a disparity. The table of figures has means and 90 %, too.',
@@ -277,7 +277,7 @@ def _over_frames(totals: Mapping[str, Summary]) -> list[Image]:
     if total.frames < 2:
         return []
     numbers = range(1, 1 + max(one.frames for one in totals.values()))
-    title, label = 'Wrong pixels over frames', 'bad-3 or hole, %'
+    title, label = 'Wrong pixels over frames', 'bad-3, all, %'
     wrong: dict[str, Sequence[float]] = {name: one.curves.wrong for name, one in totals.items()}
     if all(map(math.isnan, total.curves.wrong)):
         title, label = 'Pixels without a disparity over frames', '% of all pixels'

@@ -125,9 +125,9 @@ def run(options: argparse.Namespace) -> int:
             start = time.perf_counter()
             frame = stream.match(outputs=outputs)
             times_ms.append((time.perf_counter() - start) * 1e3)
-        issues = [*checks.believe(raw_issues, config), *stream.issues]
+        issues = [*checks.enforce(raw_issues, config), *stream.issues]
         if truth is not None:
-            issues = issues + checks.believe(truth_checks.examine_truth(
+            issues = issues + checks.enforce(truth_checks.examine_truth(
                 RawImage.from_array(left), RawImage.from_array(right), truth, search, issues,
                 truth_checks.TruthScale(levels or default_scale(options.truth))), config)
         for issue in issues:
@@ -178,9 +178,9 @@ def _rows(seen: Observation, config: MatcherConfig) -> dict[str, Any] | None:
     is_known = state.estimate is not None
     done = ('row_correction is measure' if config.row_correction == 'measure' else state.reason)
     return {
-        'largest_px': state.largest if is_known else None,
+        'max_px': state.max_px if is_known else None,
         'sigma_px': state.sigma if is_known else None, 'points': state.points,
-        'undone': correction is not None, 'warp': correction and list(correction.warp()),
+        'corrected': correction is not None, 'warp': correction and list(correction.warp()),
         'text': state.text + (
             f', corrected by up to {seen.corrected_px:.2f} px' if correction else
             f', not corrected ({done})' if is_known else '')}

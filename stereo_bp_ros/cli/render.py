@@ -76,15 +76,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
            'its focal length is longer: its picture is larger')
 
 
-def _number(group: Any, option: str, name: str, unit: str, least: float, most: float, text: str
+def _number(group: Any, option: str, name: str, unit: str, low: float, high: float, text: str
             ) -> None:
-    group.add_argument(option, type=shared.real(least, most), dest=name, metavar=unit, help=text)
+    group.add_argument(option, type=shared.real(low, high), dest=name, metavar=unit, help=text)
 
 
 def _error(group: Any, option: str, name: str, unit: str, text: str) -> None:
-    most = MAX_ERRORS[name]
-    group.add_argument(option, type=shared.real(-most, most), dest=name, metavar=unit,
-                       default=0.0, help=f'{text}, -{most:g} to {most:g} (default 0)')
+    high = MAX_ERRORS[name]
+    group.add_argument(option, type=shared.real(-high, high), dest=name, metavar=unit,
+                       default=0.0, help=f'{text}, -{high:g} to {high:g} (default 0)')
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import look_up
 from stereo_bp_ros.system.bounded import MAX_REPORT_BYTES, read_bytes
 
-#: Of the confidence intervals, and the largest p of a change.
+#: Of the confidence intervals, and the maximum p of a change.
 SHARE, SIGNIFICANT = 0.95, 0.05
 
 #: Resamples of the bootstrap, and signs that are tried: drawn ones where there are more.
@@ -41,10 +41,10 @@ class Kind(NamedTuple):
 
 #: What is compared.
 KINDS = (
-    Kind('filled bad-1', '%', 'filled.bad_1_known'),
-    Kind('filled bad-3', '%', 'filled.bad_3_known'),
-    Kind('filled D1', '%', 'filled.d1_known'),
-    Kind('valid bad-3', '%', 'score.bad_3_estimated'),
+    Kind('filled bad-1', '%', 'filled.bad_1_all'),
+    Kind('filled bad-3', '%', 'filled.bad_3_all'),
+    Kind('filled D1', '%', 'filled.d1_all'),
+    Kind('est bad-3', '%', 'score.bad_3_estimated'),
     Kind('density', '%', 'score.density', less_is_better=False),
     Kind('EPE', 'px', 'score.mae'),
     Kind('median time', 'ms', 'median_ms'))

@@ -77,7 +77,7 @@ class Verdict:
 
 
 def parse_condition(text: str) -> Condition:
-    """Understand one condition; whether there is such a path only a report can tell.
+    """Understand one condition; whether there is such a path only a report shows.
 
     :raises ValueError: one sentence that names the condition.
     """

@@ -78,7 +78,7 @@ def distances(disparity: np.ndarray, calibration: Calibration) -> np.ndarray:
 
     Z = focal length x baseline / (disparity - (cx_left - cx_right)).
 
-    disparity: pixels between the images as they are, finite, of any shape.
+    disparity: unshifted, pixels, finite, of any shape.
     """
     difference = disparity.astype(np.float64) - calibration.shift
     metres = np.full(disparity.shape, np.inf)
@@ -117,7 +117,7 @@ def compare(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
             calibration: Calibration) -> DepthErrorMap:
     """Compare a map with its truth in metres.
 
-    disparity: H x W, pixels between the images as they are.
+    disparity: H x W, unshifted, pixels.
     valid:     bool H x W, where `disparity` is an estimate.
     truth:     H x W, pixels. NaN and infinity are unknown.
     """

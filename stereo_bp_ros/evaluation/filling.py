@@ -50,7 +50,7 @@ def _fill_empty_rows(values: np.ndarray) -> None:
 
 
 def _find_nearest(known: np.ndarray, holes: np.ndarray) -> list[np.ndarray]:
-    """Indices of the known ones before and behind each hole; at an end the only one twice."""
+    """Indices of the known ones before and after each hole; at an end the only one twice."""
     places = np.flatnonzero(known)
-    behind = np.cumsum(known)[holes]
-    return [places[np.clip(number, 0, places.size - 1)] for number in (behind - 1, behind)]
+    after = np.cumsum(known)[holes]
+    return [places[np.clip(number, 0, places.size - 1)] for number in (after - 1, after)]

@@ -78,7 +78,7 @@ def score_frame(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray, *,
                 regions: Mapping[str, np.ndarray] | None = None, sky: np.ndarray | None = None,
                 infinity: float = 0.0, confidence: np.ndarray | None = None,
                 calibration: Calibration | None = None) -> FrameScore:
-    """Compare one map with its truth in every way.
+    """Compare one map with its truth: every figure.
 
     disparity:  H x W, pixels.
     valid:      bool H x W, where `disparity` is an estimate (`DisparityFrame.valid`).

@@ -61,7 +61,7 @@ class Method:
     def judge(self, pair: Pair, disparity: np.ndarray, valid: np.ndarray) -> FrameScore:
         """Compare a map with a pair's truth.
 
-        disparity: float32 H x W, pixels, between the images as they are; valid: bool H x W.
+        disparity: float32 H x W, unshifted, pixels; valid: bool H x W.
 
         :raises ValueError: the truth has another size.
         """

@@ -86,7 +86,7 @@ class Score(Sums):
         return _percent(self.outliers, self.estimated)
 
     @property
-    def d1_known(self) -> float:
+    def d1_all(self) -> float:
         """Percentage of the pixels with known truth that are outliers or have no estimate."""
         return _percent(self.outliers + self.known - self.estimated, self.known)
 
@@ -97,7 +97,7 @@ class Score(Sums):
         """
         return _percent(self._count(threshold), self.estimated)
 
-    def bad_known(self, threshold: float) -> float:
+    def bad_all(self, threshold: float) -> float:
         """Percentage of the pixels with known truth that are bad or have no estimate.
 
         :raises KeyError: the score was not made for this threshold.
@@ -127,9 +127,9 @@ class Score(Sums):
             'estimated': self.estimated, 'coverage': self.coverage, 'density': self.density}
         for threshold in self.thresholds:
             figures[f'bad_{threshold:g}_estimated'] = self.bad_estimated(threshold)
-            figures[f'bad_{threshold:g}_known'] = self.bad_known(threshold)
+            figures[f'bad_{threshold:g}_all'] = self.bad_all(threshold)
         figures['d1_estimated'] = self.d1_estimated
-        figures['d1_known'] = self.d1_known
+        figures['d1_all'] = self.d1_all
         figures['mae'] = self.mae
         figures['rms'] = self.rms
         return none_for_nan(figures)
@@ -148,12 +148,12 @@ def meanings(thresholds: Sequence[float] = THRESHOLDS) -> dict[str, tuple[str, s
         wrong = f'pixels wrong by more than {value:g} px'
         figures[f'bad_{value:g}_estimated'] = (
             f'bad-{value:g} of estimated: {wrong}, of those with truth and a disparity', '%')
-        figures[f'bad_{value:g}_known'] = (
+        figures[f'bad_{value:g}_all'] = (
             f'bad-{value:g}: {wrong} or without a disparity, of those with truth', '%')
     wrong = f'pixels wrong by more than {D1_PIXELS:g} px and {100 * D1_SHARE:g} % of the truth'
     figures['d1_estimated'] = (
         f'D1 of estimated: {wrong}, of those with truth and a disparity', '%')
-    figures['d1_known'] = (f'D1: {wrong}, or without a disparity, of those with truth', '%')
+    figures['d1_all'] = (f'D1: {wrong}, or without a disparity, of those with truth', '%')
     figures['mae'] = ('mean absolute error (EPE) of pixels with truth and a disparity', 'px')
     figures['rms'] = ('root mean square error of the same pixels', 'px')
     return figures

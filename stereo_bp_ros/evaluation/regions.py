@@ -12,10 +12,10 @@ import numpy as np
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.evaluation.depth_errors import distances
 
-#: Least step of the truth at a depth edge, pixels of disparity; a slanted surface has less.
+#: Minimum step of the truth at a depth edge, pixels of disparity; a slanted surface has less.
 EDGE_STEP = 2.0
 
-#: Most pixels from one known truth to the next in a row or column that an edge lies between.
+#: Maximum pixels from one known truth to the next in a row or column that an edge lies between.
 EDGE_GAP = 8
 
 #: Pixels around a depth edge that are near it.
@@ -71,8 +71,7 @@ def by_distance(truth: np.ndarray, calibration: Calibration,
 
     Z is that of ``depth_errors.distances``. Pixels without truth are in no bin.
 
-    truth:   H x W, pixels of disparity between the images as they are. NaN and infinity are
-             unknown.
+    truth:   H x W, unshifted disparities, pixels. NaN and infinity are unknown.
     windows: further bins, which may overlap; lower and upper limit in metres.
     """
     known = np.isfinite(truth)

@@ -69,7 +69,7 @@ class Image:
 
 
 class Values(NamedTuple):
-    """What a pointer over a picture is told of the place in the image below it.
+    """Values that a pointer over a picture shows of the place below it.
 
     uri:   PNG of maps of disparities one below the other, each of blocks of ``block`` x ``block``
            pixels: ``low`` + (256 red + green - 1) ``step`` px, 0 = none; blue: the confidence in
@@ -104,7 +104,7 @@ class Shot(NamedTuple):
 
 @dataclass(frozen=True)
 class Viewer:
-    """Frames behind a slider, the worst first; without JavaScript, and on paper, a list.
+    """Frames of a slider, the worst first; without JavaScript, and on paper, a list.
 
     name: differs from that of every other viewer of the page.
     """

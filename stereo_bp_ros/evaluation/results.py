@@ -38,13 +38,13 @@ class PairRows:
     """The rows of a pair for one matcher.
 
     state:     what is known once the pair was looked at.
-    undone_px: rows that are undone in it, anywhere at most; None: ``row_correction`` is measure.
+    corrected_px: maximum correction of its rows, pixels; None: ``row_correction`` is measure.
     begins:    whether it begins a sequence.
     is_alone:  whether it has no stamp, and is measured by itself if at all.
     """
 
     state: RowState
-    undone_px: float | None
+    corrected_px: float | None
     begins: bool
     is_alone: bool = False
 
@@ -60,7 +60,7 @@ class Figures:
     engine_bytes: of the engine's one allocation, on the device where there is one; None where it
                is not known.
     disparity_range: disparities that were searched in this frame; None where it is not known.
-    rows:      what was measured and undone; None where nothing was measured.
+    rows:      what was measured and corrected; None where nothing was measured.
     """
 
     times_ms: Sequence[float]
@@ -73,8 +73,8 @@ class Figures:
 
     @property
     def row_correction_px(self) -> float | None:
-        """Rows that were undone in the right image, anywhere at most; None: it undoes none."""
-        return None if self.rows is None else self.rows.undone_px
+        """Maximum correction of rows in the right image, pixels; None: none is corrected."""
+        return None if self.rows is None else self.rows.corrected_px
 
     @property
     def median_ms(self) -> float:
@@ -97,7 +97,7 @@ class Result:
     process_bytes: resident memory that the process has had at most until then, of all matchers,
                    images and scores; None where the system does not say it.
     input: as ``Pair.input``.
-    issues: what is doubtful.
+    issues: of the pair and its result.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Summary:
     median_ms: median of the frames' times, milliseconds; None of no frames.
     latency_ms: stage, ``device`` or ``total`` of all runs, to its ``percentiles``,
             milliseconds; empty of no runs.
-    engine_bytes: of the largest engine; None where it is not known.
+    engine_bytes: of the engine that needs the most; None where it is not known.
     times_ms: of all runs in their order, milliseconds.
     curves: frame by frame.
     searched: how many frames each number of disparities was searched in, as
@@ -179,7 +179,7 @@ class Totals:
     frames:   how many.
     matchers: each over all frames, by its name, the own one first.
     inputs:   the same of each input alone, by its name; '' where there is but one.
-    process_bytes: as the largest of ``Result.process_bytes``.
+    process_bytes: as the maximum of ``Result.process_bytes``.
     """
 
     frames: int
@@ -203,7 +203,7 @@ def totals_of(results: Iterable[Result], own: str = '') -> Totals:
     frames, process_bytes = 0, None
     for result in results:
         frames += 1
-        process_bytes = most((process_bytes, result.process_bytes))
+        process_bytes = max_known((process_bytes, result.process_bytes))
         for name, figures in result.matchers.items():
             averaged = {key: value for key, value in figures.to_dict().items() if key not in (
                 'times_ms', 'engine_bytes', 'disparity_range')}
@@ -234,14 +234,14 @@ class _Total:
         frame = figures.frame
         self._pooled += frame
         self._means.add(averaged)
-        self._curves.wrong.append(frame.whole.published.bad_known(3.0))
+        self._curves.wrong.append(frame.whole.published.bad_all(3.0))
         self._curves.coverage.append(frame.whole.published.coverage)
         self._curves.median_ms.append(figures.median_ms)
         self._times['total'].extend(figures.times_ms)
         device = {} if figures.device_ms is None else {'device': figures.device_ms}
         for stage, ms in {**device, **figures.stages_ms}.items():
             self._times.setdefault(stage, _numbers()).append(ms)
-        self._engine_bytes = most((self._engine_bytes, figures.engine_bytes))
+        self._engine_bytes = max_known((self._engine_bytes, figures.engine_bytes))
         self._searched[figures.disparity_range] += 1
 
     def summary(self) -> Summary:
@@ -278,13 +278,13 @@ def performance(times_ms: Sequence[float]) -> dict[str, float | None]:
         'MAX_LATENCY': max(times_ms, default=None)}.items()}
 
 
-def most(values: Iterable[int | None]) -> int | None:
-    """The largest value that is known; None = none is."""
+def max_known(values: Iterable[int | None]) -> int | None:
+    """The maximum of the known values; None = none is known."""
     return max((value for value in values if value is not None), default=None)
 
 
 def percentiles(values: Iterable[float]) -> dict[str, float]:
-    """``p50`` to ``p99.9`` and ``max`` of values; of few the largest are interpolated."""
+    """``p50`` to ``p99.9`` and ``max`` of values; of few, upper ones are interpolated."""
     known = np.fromiter(values, float)
     shares = np.percentile(known, PERCENTILES)
     return {**{f'p{percent:g}': float(value)

@@ -19,10 +19,10 @@ class SequenceRows:
 
     is_alone:  whether none of the pairs follows another one.
     first:     name of the first pair.
-    state:     behind the latest pair.
-    corrected: pairs in which rows were undone; None: ``row_correction`` is measure.
-    undone_px: rows that were undone in a pair, anywhere at most; None: as above.
-    largest:   least and most rows by which one of the pairs misses, pixels.
+    state:     after the latest pair.
+    corrected: corrected pairs; None: ``row_correction`` is measure.
+    corrected_px: maximum correction of a pair, pixels; None: as above.
+    range_px:  minimum and maximum vertical disparity of the pairs, pixels.
     """
 
     first: str
@@ -32,19 +32,19 @@ class SequenceRows:
     state: RowState
     pairs: int = 0
     corrected: int | None = None
-    undone_px: float | None = None
-    largest: tuple[float, float] = (float('inf'), 0.0)
+    corrected_px: float | None = None
+    range_px: tuple[float, float] = (float('inf'), 0.0)
 
     def add(self, rows: PairRows) -> None:
         """One more pair."""
         self.pairs += 1
         self.state = rows.state
-        if rows.undone_px is not None:
-            self.undone_px = max(self.undone_px or 0.0, rows.undone_px)
-            self.corrected = (self.corrected or 0) + bool(rows.undone_px)
+        if rows.corrected_px is not None:
+            self.corrected_px = max(self.corrected_px or 0.0, rows.corrected_px)
+            self.corrected = (self.corrected or 0) + bool(rows.corrected_px)
         if rows.state.estimate is not None:
-            low, high = self.largest
-            self.largest = min(low, rows.state.largest), max(high, rows.state.largest)
+            low, high = self.range_px
+            self.range_px = min(low, rows.state.max_px), max(high, rows.state.max_px)
 
     def join(self, other: SequenceRows) -> None:
         """Take a later pair in that follows none of these, as they follow no other."""
@@ -52,32 +52,32 @@ class SequenceRows:
         self.pairs += other.pairs
         self.state = other.state
         if other.corrected is not None:
-            self.undone_px = max(self.undone_px or 0.0, other.undone_px or 0.0)
+            self.corrected_px = max(self.corrected_px or 0.0, other.corrected_px or 0.0)
             self.corrected = (self.corrected or 0) + other.corrected
-        self.largest = (min(self.largest[0], other.largest[0]),
-                        max(self.largest[1], other.largest[1]))
+        self.range_px = (min(self.range_px[0], other.range_px[0]),
+                        max(self.range_px[1], other.range_px[1]))
 
     @property
-    def largest_px(self) -> float | None:
-        """Rows by which any place misses at most, of all pairs or of the sequence; or None."""
+    def max_px(self) -> float | None:
+        """Maximum vertical disparity of all pairs, or of the sequence, pixels; or None."""
         if self.is_alone:
-            return self.largest[1] or None
-        return None if self.state.estimate is None else self.state.largest
+            return self.range_px[1] or None
+        return None if self.state.estimate is None else self.state.max_px
 
     @property
     def text(self) -> str:
         """In words."""
         pairs = f'{self.pairs} pair{"s" * (self.pairs > 1)}'
         if self.is_alone:
-            low, high = self.largest
+            low, high = self.range_px
             text = f'{pairs}, no sequence by stamps, each by itself: ' + (
-                f'they miss by {low:.2f} to {high:.2f} px' if high else 'unknown')
+                f'vertical disparity {low:.2f} to {high:.2f} px' if high else 'unknown')
         else:
             text = f'{pairs} from {self.first} on: {self.state.text}'
         if self.corrected is None:
             return text + ', not corrected (row_correction is measure)'
         if self.corrected:
-            return f'{text}, corrected by up to {self.undone_px:.2f} px in {self.corrected}'
+            return f'{text}, corrected by up to {self.corrected_px:.2f} px in {self.corrected}'
         why = '' if self.is_alone or self.state.estimate is None else self.state.reason
         return text + ', not corrected' + (f' ({why})' if why else '')
 
@@ -86,7 +86,7 @@ class SequenceRows:
         has_sigma = self.state.estimate is not None and not self.is_alone
         return {'matcher': self.matcher, 'input': self.input, 'first': self.first,
                 'pairs': self.pairs, 'corrected': self.corrected, 'each_by_itself': self.is_alone,
-                'largest_px': self.largest_px,
+                'max_px': self.max_px,
                 'sigma_px': self.state.sigma if has_sigma else None, 'text': self.text}
 
 

@@ -93,7 +93,7 @@ class Evaluation:
         if twice:
             raise ValueError(f'two matchers have the name {twice.pop()}')
         self._own, *_ = configs
-        # A truth is the disparity between the images as they are, which a calibration shifts.
+        # A truth is unshifted; pre_adjust_disparity shifts by the calibration.
         self._configs = {name: config.replace(pre_adjust_disparity=False)
                          for name, config in configs.items()}
         self._baselines, self._outputs = tuple(names), tuple(outputs)
@@ -167,7 +167,7 @@ class Evaluation:
             frames[name], times_ms = self._timed(functools.partial(
                 stream.match, outputs=('disparity', *outputs)))
             if name == self._own:
-                issues = [*checks.believe(pair.issues, stream.config), *stream.issues]
+                issues = [*checks.enforce(pair.issues, stream.config), *stream.issues]
             confidence = None
             if self.method.confidence and pair.truth is not None:
                 confidence = _confidence(stream)
@@ -183,7 +183,7 @@ class Evaluation:
         assert known is not None
         config = self._streams[self._own].matcher.effective_config
         if pair.truth is not None:
-            issues = issues + checks.believe(self._check_truth(pair, config, issues), config)
+            issues = issues + checks.enforce(self._check_truth(pair, config, issues), config)
         for name in self._baselines:
             baseline = self._baseline(name)
             compute = functools.partial(baseline.compute, *self._greys(pair))

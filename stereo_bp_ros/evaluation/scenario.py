@@ -94,10 +94,10 @@ def _texts(content: Mapping[str, Any], key: str) -> list[str]:
     return values
 
 
-def _whole(content: Mapping[str, Any], key: str, default: int, least: int) -> int:
+def _whole(content: Mapping[str, Any], key: str, default: int, low: int) -> int:
     value = content.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 10**9:
-        raise ValueError(f'{key} is {shown(value)}, but must be a whole number from {least} '
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= 10**9:
+        raise ValueError(f'{key} is {shown(value)}, but must be a whole number from {low} '
                          'to 1000000000')
     return value
 

@@ -42,7 +42,7 @@ class View:
     """One frame as matchers did it.
 
     left:        mono8, mono16 or rgb8 H x W, or raw.
-    maps:        by the names of the matchers, between the images as they are.
+    maps:        by the names of the matchers, unshifted.
     truth:       H x W, pixels, not finite = unknown; None: there is none.
     low, high:   range of the disparities, pixels.
     calibration: None: distances are not known.

@@ -1,9 +1,10 @@
 """How well a confidence sorts errors: sparsification curves and the area under them.
 
-The most trusted pixels of a map should have the least error. A sparsification curve is the error
-of the k most trusted pixels over k; the oracle's curve is that of the k pixels with the least
-error, which no confidence can beat. The area under a curve is its mean over k = 1 .. n, and AUSE
-is the area between both, as in Ilg et al., ECCV 2018 (section 4.2), in the unit of the error.
+The most trusted pixels of a map should have the smallest error. A sparsification curve is the
+error of the k most trusted pixels over k; the oracle's curve is that of the k pixels with the
+smallest error, which no confidence can beat. The area under a curve is its mean over k = 1 .. n,
+and AUSE is the area between both, as in Ilg et al., ECCV 2018 (section 4.2), in the unit of the
+error.
 """
 
 from __future__ import annotations

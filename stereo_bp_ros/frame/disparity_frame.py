@@ -148,7 +148,7 @@ class DisparityFrame:
     depth:      float32 H x W, metres along the optical axis (REP 118), NaN = no depth; or None.
     confidence: float32 H x W in [0, 1], 0 where invalid; or None.
     fixed_disparity: int16 H x W, sixteenths of a pixel, the fixed-point numbers of OpenCV's
-                matchers: 16 times the disparity between the images as they are, without the
+                matchers: 16 times the unshifted disparity, without the
                 shift by ``cx_left - cx_right``; 16 (``min_disparity`` - 1) of the settings where
                 invalid; or None. Half the bytes of ``disparity`` on the way from a GPU.
     depth_mm:   uint16 H x W, millimetres along the optical axis, rounded half up; 0 = no depth,

@@ -23,7 +23,7 @@ _HOST, _CUDA = (1, 3), (2, 13)
 #: DLPack's numbers of types, as NumPy's letters.
 _KINDS = {0: 'i', 1: 'u', 2: 'f'}
 
-#: Tells an exporter to wait for nothing: ``StereoMatcher.compute`` waits for the caller's stream.
+#: Lets an exporter wait for nothing: ``StereoMatcher.compute`` waits for the caller's stream.
 _NO_STREAM = -1
 
 
@@ -85,22 +85,22 @@ _held_by = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 def is_exported(array: Any) -> bool:
-    """Whether ``located`` can tell where an array lies."""
+    """Whether ``located`` finds where an array lies."""
     return hasattr(array, '__dlpack__') or hasattr(array, '__cuda_array_interface__')
 
 
 def located(array: Any, name: str = 'the array') -> np.ndarray[Any, Any] | DeviceArray:
     """An array of whatever library where it lies, never copied: on the host as NumPy's.
 
-    :raises InputError: bad array, because its library does not tell, or it lies elsewhere.
+    :raises InputError: bad array, because it lies elsewhere, or its library does not say where.
     """
     if isinstance(array, np.ndarray):
         return array
     reason = 'it has neither __dlpack__ nor __cuda_array_interface__'
     # PyTorch has no interface for some types, and exports only what is on its current device.
-    for way in (_by_interface, _by_dlpack):
+    for locate in (_by_interface, _by_dlpack):
         try:
-            found = way(array)
+            found = locate(array)
         except (BufferError, KeyError, RuntimeError) as error:
             reason = f'it cannot be shared: {quoted(error)}'
         else:

@@ -45,7 +45,7 @@ INFLATED_AT_ONCE = 2**20
 #: Scans of a JPEG and of its thumbnails; encoders make ten of a progressive image.
 MAX_SCANS = 64
 
-#: Up to two numbers behind the magic of a Netpbm file, which blanks and comments separate.
+#: Up to two numbers after the magic of a Netpbm file, which blanks and comments separate.
 NETPBM = re.compile(rb'P[1-6](?:\s|#[^\n\r]*[\n\r])+(\d{1,9})(?:\s|#[^\n\r]*[\n\r])+(\d{1,9})\s')
 NETPBM_HEADER = 4096
 
@@ -87,7 +87,7 @@ def decode(data: bytes, formats: Collection[str], check_size: Callable[[int, int
         raise ValueError(f'the {name} does not begin with its size')
     check_size(*size)
     try:
-        pixels = cv2.imdecode(np.frombuffer(_harmless(name, data), np.uint8),
+        pixels = cv2.imdecode(np.frombuffer(_bounded_copy(name, data), np.uint8),
                               cv2.IMREAD_UNCHANGED)
     except (cv2.error, ValueError, zlib.error, struct.error):
         pixels = None
@@ -167,10 +167,10 @@ SIZES: dict[str, Callable[[bytes], tuple[int, int]]] = {
     'Netpbm': _netpbm_size}
 
 
-def _harmless(name: str, data: bytes) -> bytes:
+def _bounded_copy(name: str, data: bytes) -> bytes:
     """The same image without what takes a decoder longer than its size explains.
 
-    :raises ValueError, zlib.error, struct.error: that cannot be told apart, or is the image.
+    :raises ValueError, zlib.error, struct.error: chunks cannot be separated.
     """
     if name == 'PNG':
         return _plain_png(data)
@@ -210,7 +210,7 @@ def _plain_png(data: bytes) -> bytes:
 def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Kind of each chunk of a PNG, and its bytes with length and checksum, up to IEND.
 
-    :raises ValueError: a chunk goes on behind the end. A decoder may allocate all that it says.
+    :raises ValueError: a chunk exceeds the end. A decoder may allocate all that it says.
     """
     position = len(PNG)
     while position < len(data):

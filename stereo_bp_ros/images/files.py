@@ -98,7 +98,7 @@ def write_image(path: PathLike, image: np.ndarray) -> None:
 def read_pfm(path: PathLike) -> np.ndarray:
     """Read a portable float map: float32 H x W, top row first (files hold the bottom row first).
 
-    Middlebury writes infinity where the disparity is unknown; values are handed on as they are.
+    Middlebury writes infinity where the disparity is unknown; values are not changed.
     """
     data = read_bytes(path, 'PFM file')
     header = re.match(rb'(P[fF])\s+(\d{1,9})\s+(\d{1,9})\s+([-+.\deE]+)[ \t\r]*\n', data)
@@ -168,7 +168,7 @@ def read_mask(path: PathLike) -> np.ndarray:
 
 
 def read_grey(path: PathLike) -> np.ndarray:
-    """Read the levels of a grey mask or depth as they are: uint8 or uint16 H x W."""
+    """Read the levels of a grey mask or depth, unchanged: uint8 or uint16 H x W."""
     levels = _decoded(path, 'mask')
     if levels.ndim != 2:
         raise ValueError(f'mask {path} is not grey')

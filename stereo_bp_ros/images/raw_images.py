@@ -81,7 +81,7 @@ ENCODINGS = {
 }
 
 
-#: Sizes of an image: name, least value, and the code of what is below it.
+#: Sizes of an image: name, minimum, and the code of what is below it.
 _SIZES = (('width', 1, IssueCode.BAD_SIZE), ('height', 1, IssueCode.BAD_SIZE),
           ('step', 0, IssueCode.BAD_STEP))
 
@@ -110,10 +110,10 @@ class RawImage:
 
     def __post_init__(self) -> None:
         known = _layout_of(self.encoding)
-        for name, least, code in _SIZES:
+        for name, minimum, code in _SIZES:
             value = getattr(self, name)
-            if type(value) is not int or value < least:
-                object.__setattr__(self, name, whole(name, value, least, code))
+            if type(value) is not int or value < minimum:
+                object.__setattr__(self, name, whole(name, value, minimum, code))
         if known.has_even_width and self.width % 2:
             raise InputError(IssueCode.BAD_SIZE, f'{self.encoding} of width {self.width}',
                              'two neighbours share their chroma: the width is even')

@@ -18,7 +18,7 @@ APART_S = 1.0
 REMEMBERED = 64
 
 #: The sentences for images that are rejected by their own stamps.
-NO_STAMP = 'the stamp 0, by which no pair can be told: their driver has to set header.stamp'
+NO_STAMP = 'the stamp 0, by which no pair can be found: their driver has to set header.stamp'
 DUPLICATE = 'the stamp of another image of their side: does their driver repeat header.stamp?'
 
 
@@ -62,10 +62,10 @@ def sync_setting(tolerance_s: float) -> str:
             else 'approximate_sync is off')
 
 
-def why_apart(left_ahead_s: float) -> str:
+def clock_offset_reason(left_ahead_s: float) -> str:
     """The sentence for sides whose stamps are further apart than ``APART_S``."""
-    behind, ahead = ('left', 'right') if left_ahead_s < 0 else ('right', 'left')
-    return (f'the stamps of {behind} images are {abs(left_ahead_s):.3f} s behind those of '
+    late, ahead = ('left', 'right') if left_ahead_s < 0 else ('right', 'left')
+    return (f'the stamps of {late} images are {abs(left_ahead_s):.3f} s behind those of '
             f'{ahead} ones: is one clock wrong, or one camera late?')
 
 
@@ -87,7 +87,7 @@ class PairFinder:
 
     As by the node, an image of the stamp 0 is rejected, and so is a second one of a stamp.
 
-    :param tolerance_s: most seconds between the stamps of a pair; 0 = they have to be equal.
+    :param tolerance_s: maximum seconds between the stamps of a pair; 0 = they have to be equal.
     """
 
     def __init__(self, tolerance_s: float) -> None:
@@ -125,12 +125,12 @@ class PairFinder:
         self._waiting[image.side][image.stamp_ns] = image
         return None
 
-    def drop(self, most: int) -> Iterator[Image]:
-        """Images that were rejected, and those of the oldest stamps until no more than ``most``
+    def drop(self, limit: int) -> Iterator[Image]:
+        """Images that were rejected, and those of the oldest stamps until no more than ``limit``
         wait."""
         yield from self._rejected
         self._rejected.clear()
-        while sum(map(len, self._waiting.values())) > most:
+        while sum(map(len, self._waiting.values())) > limit:
             oldest, side = min((min(own), side) for side, own in self._waiting.items() if own)
             yield self._waiting[side].pop(oldest)
 
@@ -164,5 +164,5 @@ class PairFinder:
         closest_s = (self._closest_ns or 0) * 1e-9
         if closest_s > APART_S:
             left_ns, right_ns = (self._newest_ns[side] for side in SIDES)
-            return why_apart((left_ns - right_ns) * 1e-9)
+            return clock_offset_reason((left_ns - right_ns) * 1e-9)
         return why_no_pair(closest_s, sync_setting(self._tolerance_s))

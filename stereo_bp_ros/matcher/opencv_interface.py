@@ -23,7 +23,7 @@ SETTINGS = {
 _PENALTY = ('its scale is that of the data cost: set path_step_penalty and path_jump_penalty, or '
             'discontinuity_slope and discontinuity_truncation, of MatcherConfig')
 _PREFILTER = 'set preprocessing of MatcherConfig'
-_WINDOW = 'every frame tells its own valid_window'
+_WINDOW = 'every frame has its own valid_window'
 
 #: Those that no setting is, and what to do instead.
 UNMAPPED = {

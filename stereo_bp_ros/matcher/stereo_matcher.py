@@ -46,8 +46,8 @@ class StereoMatcher:
     that changes the range is such a change, too; before the first one ``disparity_range`` holds.
     Different matchers never disturb each other. Usable as a context manager.
 
-    It checks formats and sizes, and believes what it is given. Whether images are exchanged, black
-    or frozen, and how rows miss each other, ``StereoStream`` tells and corrects.
+    It checks formats and sizes alone. ``StereoStream`` reports images that are exchanged, black or
+    frozen, and corrects vertical disparity.
 
         StereoMatcher()
         StereoMatcher('road')
@@ -246,7 +246,7 @@ class StereoMatcher:
         does both. Results are those of a right camera without the error: with
         ``reference_image`` right ``points`` keep the colors of the image as it comes.
 
-        Any thread may call this. Its maps are computed here once a frame has told what images
+        Any thread may call this. Its maps are computed here once a frame has shown what images
         there are, else in the next frame.
 
         :param homography: 3 x 3, or its 9 numbers row by row: from a pixel (x, y, 1) of the

@@ -279,7 +279,7 @@ class FrameProcessor:
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
         calibration, rectification, issues = self._calibrate(pair, config)
-        self._issues.replace('calibration', checks.believe(issues, config))
+        self._issues.replace('calibration', checks.enforce(issues, config))
         left, right = self._images(pair, config)
         observed = Pair(left, right, config, calibration, rectification, 1e-9 * pair.stamp_ns,
                         1e-9 * abs(pair.right_stamp_ns - pair.stamp_ns))
@@ -294,7 +294,7 @@ class FrameProcessor:
         if rejected:
             # So that it ends with its cause: what is rejected is not judged any more.
             self._observer.offer(observed)
-            checks.believe(rejected, config)
+            checks.enforce(rejected, config)
         ready.correction = self._observer.correction(observed)
         return ready
 

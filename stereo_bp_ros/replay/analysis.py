@@ -189,15 +189,15 @@ class _Examiner:
                             time_s=1e-9 * answer.stamp_ns)
         config = observed.config
         try:
-            found = checks.believe(checks.examine_calibration(
+            found = checks.enforce(checks.examine_calibration(
                 pair.calibration, left.width, left.height), config)
-            found += checks.believe(pair.issues, config)
+            found += checks.enforce(pair.issues, config)
             found += self._observer.observe(observed).issues
         except InputError as error:         # the node has not seen it that way: it has answered
             return [error.code.issue(str(error))]
         if pair.truth is not None and self._compared < COMPARED_TRUTHS:
             self._compared += 1
-            found += checks.believe(truth_checks.examine_truth(
+            found += checks.enforce(truth_checks.examine_truth(
                 left, right, pair.truth, config, found, pair.truth_scale), config)
         if answer.disparity.shape == (left.height, left.width):
             found += self._observer.judge(observed, DisparityFrame(

@@ -18,11 +18,11 @@ WINDOW_S, INTERVAL_S = 60.0, 1.8
 #: Far points that are needed in all measurements.
 MIN_FAR = 20
 
-#: An offset is told from so many pixels and standard deviations on, and until it falls below.
+#: Pixels and standard deviations from which an offset is reported, and below which that ends.
 MIN_OFFSET_PX, NO_OFFSET_PX, SIGNIFICANT = 1.0, 0.75, 5.0
 
-#: Share of the far points behind infinity from which it is told, and how many there must be.
-MIN_BEHIND, MIN_BEHIND_POINTS = 0.05, 5
+#: Share and number of far points with negative disparity from which it is reported.
+MIN_NEGATIVE, MIN_NEGATIVE_POINTS = 0.05, 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class CalibrationHistory:
         self._window_s = window_s
         self._calibration: Calibration | None = None
         self._measurements: collections.deque[CalibrationMeasurement] = collections.deque()
-        self._is_told = False
+        self._is_significant = False
 
     def add(self, measurement: CalibrationMeasurement, calibration: Calibration) -> None:
         if self._calibration != calibration or (
@@ -73,28 +73,28 @@ class CalibrationHistory:
     def far(self) -> FarPoints:
         """Of all measurements together."""
         parts = [one.far for one in self._measurements]
-        behind = [one.offset for one in parts if one.behind]
-        return FarPoints(sum(one.number for one in parts), sum(one.behind for one in parts),
-                         float(np.median(behind)) if behind else 0.0)
+        offsets = [one.offset for one in parts if one.negative]
+        return FarPoints(sum(one.number for one in parts), sum(one.negative for one in parts),
+                         float(np.median(offsets)) if offsets else 0.0)
 
     def issues(self, calibration: Calibration) -> list[Issue]:
         """What does not fit a calibration."""
         offset, far = self.offset, self.far
         if offset is not None:
-            limit = NO_OFFSET_PX if self._is_told else MIN_OFFSET_PX
-            self._is_told = abs(offset.offset) >= max(limit, SIGNIFICANT * offset.sigma)
-            if self._is_told:
+            limit = NO_OFFSET_PX if self._is_significant else MIN_OFFSET_PX
+            self._is_significant = abs(offset.offset) >= max(limit, SIGNIFICANT * offset.sigma)
+            if self._is_significant:
                 return checks.check_yaw(offset.offset, calibration)
-        elif (far.number >= MIN_FAR and far.behind >= max(MIN_BEHIND_POINTS,
-                                                        MIN_BEHIND * far.number)):
-            return checks.check_yaw(far.offset, calibration, far.behind, far.number)
+        elif (far.number >= MIN_FAR and far.negative >= max(MIN_NEGATIVE_POINTS,
+                                                        MIN_NEGATIVE * far.number)):
+            return checks.check_yaw(far.offset, calibration, far.negative, far.number)
         return []
 
     def report(self) -> dict[str, str]:
         if not self._measurements or self._calibration is None:
             return {}
         offset, far = self.offset, self.far
-        values = {'far points': str(far.number), 'behind infinity': str(far.behind),
+        values = {'far points': str(far.number), 'behind infinity': str(far.negative),
                   'disparity offset px': 'unknown'}
         if offset is not None:
             values |= {'disparity offset px': f'{offset.offset:.2f}',

@@ -1,6 +1,6 @@
 """What the pairs of one stereo camera show of it, one after another.
 
-Rows that miss each other, a yaw, images that are exchanged or frozen, and what the pixels of
+Vertical disparity, a yaw, images that are exchanged or frozen, and what the pixels of
 results show over time. Whoever follows pairs asks this, and nobody else calls the estimators: the
 stream, the node, the evaluation and the check of a calibration.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from stereo_bp_ros.cameras.alignment import row_points
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Maps, Rectification
-from stereo_bp_ros.cameras.row_correction import RowCorrection, undo_rows
+from stereo_bp_ros.cameras.row_correction import RowCorrection, apply_correction
 from stereo_bp_ros.cameras.row_estimator import CONTRADICTION, NO_TEXTURE, RowEstimator, RowState
 from stereo_bp_ros.checks import byte_checks, checks, frame_checks
 from stereo_bp_ros.config.matcher import MatcherConfig
@@ -35,7 +35,7 @@ from stereo_bp_ros.stream.yaw_tracker import YawTracker
 MAX_APART_S = 0.001
 
 #: Points of a pair whose images cannot be exchanged: of those that are, far things alone match.
-SURE_POINTS = 100
+CONFIDENT_POINTS = 100
 
 #: Pairs in a row whose images must seem to be exchanged before pairs are rejected, where an
 #: earlier one of the sequence has been right.
@@ -94,9 +94,9 @@ class _Camera(NamedTuple):
 class Observation(NamedTuple):
     """What is known of a pair before it is matched.
 
-    issues:     what is doubtful, without what ``ignored_checks`` names.
-    correction: what is to be undone in the right image; None: nothing.
-    corrected_px: rows that it undoes anywhere at most, pixels.
+    issues:     without those that ``ignored_checks`` names.
+    correction: of the right image; None: none.
+    corrected_px: its maximum anywhere in the image, pixels.
     rows:       what is known of the rows once the pair was looked at.
     begins:     whether it begins a sequence.
     """
@@ -141,7 +141,7 @@ class Sequence:
 
     @property
     def issues(self) -> list[Issue]:
-        """What was doubtful when it was measured last."""
+        """Issues of the latest measurement."""
         return [*self.of_bytes, *self.of_rows, *self.of_yaw]
 
     @property
@@ -155,11 +155,11 @@ class PairObserver:
     """Follows the pairs of a stereo camera; for any number of threads.
 
     ``observe`` measures what is due before a pair is matched, some 100 ms once a second. Where a
-    frame must not wait, ``correction`` and ``rejections`` tell what is known, ``offer`` leaves a
+    frame must not wait, ``correction`` and ``rejections`` return what is known, ``offer`` leaves a
     pair, and ``measure`` measures it in another thread.
 
-    :param max_vertical_offset: rows that miss each other by more are doubtful, pixels; 0: none
-        are, and only what ``row_correction`` asks for is measured.
+    :param max_vertical_offset: maximum median vertical disparity without an issue, pixels; 0: no
+        issue, and only what ``row_correction`` asks for is measured.
     :param interval_s: from one measurement of rows to the next, seconds; 0: all is measured in
         every pair.
     :param max_gap_s: a pair that comes later after the one before begins a new sequence, seconds.
@@ -193,14 +193,14 @@ class PairObserver:
         :raises InputError: the images are exchanged.
         """
         sequence, begins = self._follow(pair)
-        correction = None if begins else _undone(sequence, pair)
+        correction = None if begins else _correction_of(sequence, pair)
         found = self.examine(pair)
         if measures and self.is_due(pair):
             self._measure(sequence, pair)
         if begins:
-            correction = _undone(sequence, pair)
-        found += checks.believe([*sequence.rejections, *sequence.issues], pair.config)
-        corrected_px = 0.0 if correction is None else correction.largest(
+            correction = _correction_of(sequence, pair)
+        found += checks.enforce([*sequence.rejections, *sequence.issues], pair.config)
+        corrected_px = 0.0 if correction is None else correction.max_offset(
             sequence.camera.width, sequence.camera.height)
         return Observation(found, correction, corrected_px, sequence.rows.state, begins)
 
@@ -211,7 +211,7 @@ class PairObserver:
         if pair.time_s is not None:
             sequence, _ = self._follow(pair)
             found += sequence.frozen.examine(pair.left, pair.right, round(1e9 * pair.time_s))
-        return checks.believe(found, pair.config)
+        return checks.enforce(found, pair.config)
 
     def pass_by(self, pair: Pair) -> None:
         """Keep the images of a pair that is not examined; they must stay unchanged, too."""
@@ -219,11 +219,11 @@ class PairObserver:
             self.sequence.frozen.pass_by(pair.left, pair.right)
 
     def correction(self, pair: Pair) -> RowCorrection | None:
-        """What is to be undone in the right image by what is known already; None: nothing."""
+        """The correction of the right image by what is known already; None: none."""
         sequence = self.sequence
         if sequence is None or sequence.camera != pair.camera:
             return None
-        return _undone(sequence, pair)
+        return _correction_of(sequence, pair)
 
     def rejections(self) -> list[Issue]:
         """Why pairs have to be rejected by what was measured."""
@@ -252,7 +252,7 @@ class PairObserver:
         if self.look_is_due(pair):
             sequence.looked_s = pair.time_s or 0.0
             sequence.quality = frame_checks.frame_quality(frame, pair.config, pair.calibration)
-            sequence.of_frames = checks.believe(sequence.frames.update(
+            sequence.of_frames = checks.enforce(sequence.frames.update(
                 sequence.quality, min_valid_fraction,
                 is_explained=any(one.code in frame_checks.CAUSES
                                  for one in (*issues, *sequence.of_bytes))), pair.config)
@@ -283,7 +283,7 @@ class PairObserver:
 
     @property
     def issues(self) -> list[Issue]:
-        """What was doubtful when it was measured last."""
+        """Issues of the latest measurement."""
         sequence = self.sequence
         return [] if sequence is None else sequence.issues
 
@@ -349,9 +349,9 @@ class PairObserver:
         if self._yaw_is_due(sequence, pair):
             assert pair.calibration is not None
             assert pair.time_s is not None
-            undone = sequence.rows.target if config.row_correction == 'correct' else None
-            sequence.of_yaw = checks.believe(sequence.yaw.add(
-                left, undo_rows(right, undone), pair.calibration, config.max_disparity,
+            correction = sequence.rows.target if config.row_correction == 'correct' else None
+            sequence.of_yaw = checks.enforce(sequence.yaw.add(
+                left, apply_correction(right, correction), pair.calibration, config.max_disparity,
                 pair.time_s), config)
 
     def _measure_rows(self, sequence: Sequence, pair: Pair, left: np.ndarray, right: np.ndarray
@@ -365,34 +365,35 @@ class PairObserver:
         is_of_one_moment = pair.apart_s <= MAX_APART_S
         asks_for_rows = bool(self.max_vertical_offset) or config.row_correction != 'off'
         points = np.zeros((0, 3))
-        sequence.of_bytes = checks.believe(
+        sequence.of_bytes = checks.enforce(
             byte_checks.check_bytes(pair.left, pair.right), config)
         if sequence.of_bytes:           # what such images show is no cause of its own
             sequence.exchanged, sequence.exchanged_pairs, sequence.of_rows = [], 0, []
             return
         if asks_for_rows and is_of_one_moment:
             points = row_points(left, right, config.min_disparity, config.max_disparity)
-        is_sure = len(points) >= SURE_POINTS
-        exchanged = [] if is_sure else checks.check_exchanged(left, right, config)
+        is_confident = len(points) >= CONFIDENT_POINTS
+        exchanged = [] if is_confident else checks.check_exchanged(left, right, config)
         shows_rows = False
         if not asks_for_rows:
             sequence.rows.clear()
             sequence.reference = None
         else:
-            why_not = EXCHANGED if exchanged else '' if is_of_one_moment else (
+            reject_reason = EXCHANGED if exchanged else '' if is_of_one_moment else (
                 f'the images of a pair are {1e3 * pair.apart_s:.1f} ms apart')
-            state = sequence.rows.skip(why_not) if why_not else sequence.rows.add(points, time_s)
-            shows_rows = not why_not and state.reason not in (NO_TEXTURE, CONTRADICTION)
+            state = (sequence.rows.skip(reject_reason) if reject_reason
+                     else sequence.rows.add(points, time_s))
+            shows_rows = not reject_reason and state.reason not in (NO_TEXTURE, CONTRADICTION)
             if sequence.reference is None and state.pairs >= SETTLED_PAIRS:
                 sequence.reference = state.estimate
-        if is_sure and not shows_rows:
+        if is_confident and not shows_rows:
             exchanged = checks.check_exchanged(left, right, config)
         sequence.exchanged = exchanged
         sequence.exchanged_pairs = sequence.exchanged_pairs + 1 if exchanged else 0
         sequence.was_right = sequence.was_right or not exchanged
-        sequence.of_rows = checks.believe(self._doubts(sequence, pair, shows_rows), config)
+        sequence.of_rows = checks.enforce(self._row_issues(sequence, pair, shows_rows), config)
 
-    def _doubts(self, sequence: Sequence, pair: Pair, shows_rows: bool) -> list[Issue]:
+    def _row_issues(self, sequence: Sequence, pair: Pair, shows_rows: bool) -> list[Issue]:
         """What the rows say of the calibration."""
         limit = self.max_vertical_offset
         if not limit:
@@ -413,7 +414,7 @@ class PairObserver:
         return found
 
 
-def _undone(sequence: Sequence, pair: Pair) -> RowCorrection | None:
+def _correction_of(sequence: Sequence, pair: Pair) -> RowCorrection | None:
     if pair.config.row_correction != 'correct':
         return None
     return sequence.rows.correction(pair.time_s or 0.0)

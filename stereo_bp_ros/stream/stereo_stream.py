@@ -35,9 +35,9 @@ class StreamResult(NamedTuple):
     """What became of a pair.
 
     frame:        the matcher's.
-    issues:       what is doubtful about the pair, its calibration, its camera or the frame; empty
+    issues:       of the pair, its calibration, its camera and the frame; empty
                   when all is well.
-    corrected_px: rows that were undone in the right image, anywhere at most, pixels.
+    corrected_px: maximum correction of rows in the right image, pixels.
     """
 
     frame: DisparityFrame
@@ -107,7 +107,7 @@ class StereoStream:
 
     @property
     def issues(self) -> list[Issue]:
-        """What is doubtful about the pair that was observed last, and once it is matched about its
+        """Issues of the pair that was observed last, and once it is matched about its
         frame, by a disparity or a depth of it."""
         if (frame := self._unjudged) is not None and not self._is_judged:
             assert self._pair is not None
@@ -162,7 +162,7 @@ class StereoStream:
         check_pair(left, right, config.max_image_width, config.max_image_height)
         checks.check_rectification(config, self._rectification, left.width, left.height)
         size = geometry.rectified_size(config, left.width, left.height)
-        issues = checks.believe(checks.examine_calibration(calibration, *size), config)
+        issues = checks.enforce(checks.examine_calibration(calibration, *size), config)
         self._pair = pair = Pair(left, right, config, calibration,
                                  self._rectification, stamp)
         seen = self._observer.observe(pair, measures=self._measuring == 'inline')
@@ -212,7 +212,7 @@ def examine_pair(left: Image, right: Image, config: MatcherConfig | str,
         whether rows are corrected.
     :param truth: float32 H x W, true disparities of the left image, pixels; not finite where
         unknown.
-    :returns: what is doubtful; empty when all is well.
+    :returns: issues; empty when all is well.
     :raises InputError: the pair is rejected; no result could be right.
     """
     from stereo_bp_ros.checks import truth_checks
@@ -226,7 +226,7 @@ def examine_pair(left: Image, right: Image, config: MatcherConfig | str,
     if truth is not None:
         found += truth_checks.examine_truth(
             left, right, _truth_of(truth, left), config, seen.issues)
-    return checks.believe(found, config) + seen.issues
+    return checks.enforce(found, config) + seen.issues
 
 
 def _truth_of(truth: np.ndarray, left: RawImage) -> np.ndarray:

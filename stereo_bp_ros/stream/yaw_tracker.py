@@ -53,7 +53,7 @@ class YawTracker:
         """Measure one more pair; returns what does not fit the calibration.
 
         left, right: uint8 H x W, whose rows match.
-        last:        largest disparity that is searched, pixels between the images as they are.
+        last:        maximum disparity that is searched, unshifted, pixels.
         time_s:      when it was taken.
         """
         before, offset = self._before, None

@@ -62,7 +62,7 @@ def raise_interruptions() -> None:
 def interrupted_status() -> int:
     """Status of this process where SIGINT ends it.
 
-    A process with --ros-args, which launch writes behind every command, ends as nodes of ROS do:
+    A process with --ros-args, which launch appends to every command, ends as nodes of ROS do:
     with 0. launch would report the death of any other.
     """
     return 0 if '--ros-args' in sys.orig_argv else INTERRUPTED

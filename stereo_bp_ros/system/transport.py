@@ -32,8 +32,8 @@ SHARED_MEMORY = pathlib.Path('/dev/shm')
 NEEDED = 18 * 2**20
 
 #: By the variables of the C library: numbers for its ``mallopt``, and bytes. An image is copied
-#: three times on its way to Python, each time into new memory. The C library hands that back to
-#: the system at once, and the next image waits for other pages. Up to 64 MiB stay with this.
+#: three times before it reaches Python, each time into new memory, which the C library returns to
+#: the system at once: the next image waits for other pages. Up to 64 MiB stay with this.
 KEPT_MEMORY = {'MALLOC_TRIM_THRESHOLD_': (-1, 64 * 2**20),
                'MALLOC_MMAP_THRESHOLD_': (-3, 32 * 2**20)}
 
@@ -101,7 +101,7 @@ def kept_memory(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def _is_set(environment: Mapping[str, str]) -> bool:
-    """Whether the user has told the C library when to give memory back."""
+    """Whether the user has set when the C library gives memory back."""
     return (any(name in environment for name in KEPT_MEMORY)
             or 'malloc' in environment.get('GLIBC_TUNABLES', ''))
 

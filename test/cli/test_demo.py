@@ -122,7 +122,7 @@ def test_evaluate_replay_and_demo_write_documents_of_the_same_keys(tmp_path, eva
         assert found[key].keys() == evaluated[key].keys()
     if not runs[0].results:
         assert (found['frames'], found['mean'], found['latency_ms']) == (0, {}, {})
-        assert {found['median_ms'], found['all']['mae'], found['filled']['d1_known'],
+        assert {found['median_ms'], found['all']['mae'], found['filled']['d1_all'],
                 found['BasicPerformanceMetrics.MAX_LATENCY']} == {None}
     for pair in found['pairs']:
         assert pair.keys() >= evaluated['pairs'][0].keys() - {'depth'}

@@ -1,4 +1,4 @@
-"""stereo_bp evaluate of sequences whose rows miss each other."""
+"""stereo_bp evaluate of sequences with vertical disparity."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_sequence_is_measured_or_corrected_and_that_is_said_in_place_of_a_warn
     assert corrected['codes'] == []
     (one,), (other,) = measured['rows'], corrected['rows']
     assert one['pairs'] == other['pairs'] == PAIRS
-    assert one['largest_px'] == other['largest_px'] == pytest.approx(1.5, abs=0.15)
+    assert one['max_px'] == other['max_px'] == pytest.approx(1.5, abs=0.15)
     assert (one['corrected'], other['corrected']) == (None, PAIRS)
     assert 'px lower' in one['text']
     assert one['text'].endswith('not corrected (row_correction is measure)')
@@ -149,7 +149,7 @@ def test_unrelated_pairs_are_measured_each_by_itself(
     (one,), (other,) = measured['rows'], corrected['rows']
     assert one['each_by_itself']
     assert one['text'].startswith(
-        f'{PAIRS} pairs, no sequence by stamps, each by itself: they miss by 1.')
+        f'{PAIRS} pairs, no sequence by stamps, each by itself: vertical disparity 1.')
     assert (one['corrected'], other['corrected']) == (None, PAIRS)
     assert (measured['codes'], corrected['codes']) == (['vertical offset'], [])
 
@@ -160,7 +160,7 @@ def test_pairs_that_follow_no_other_are_told_together_and_are_no_sequence(
     found = evaluate(folders[1.5, 20], 'correct', capsys)
     one, = found['rows']
     assert one['text'].startswith(
-        f'{PAIRS} pairs, no sequence by stamps, each by itself: they miss by 1.')
+        f'{PAIRS} pairs, no sequence by stamps, each by itself: vertical disparity 1.')
     assert one['text'].endswith(f'px in {PAIRS}')
-    assert one['largest_px'] == pytest.approx(1.5, abs=0.15)
+    assert one['max_px'] == pytest.approx(1.5, abs=0.15)
     assert found['codes'] == []

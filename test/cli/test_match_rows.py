@@ -1,4 +1,4 @@
-"""stereo_bp match of a pair whose rows miss each other."""
+"""stereo_bp match of a pair with vertical disparity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_match_undoes_what_the_pair_alone_shows_and_says_so(
         report: dict[str, object] = printed['rows']
         # What is undone is no warning.
         assert any(one['code'] == 'vertical offset' for one in printed['issues']) == (
-            lower > 1 and not (mode == 'correct' and report['undone']))
+            lower > 1 and not (mode == 'correct' and report['corrected']))
         maps[lower, mode] = files.read_pfm(tmp_path / f'{mode}.pfm')
         if mode == 'correct':
             assert main(arguments) == 0
@@ -53,9 +53,9 @@ def test_match_undoes_what_the_pair_alone_shows_and_says_so(
     assert rows(1.5, 'off') is None
     measured, corrected, unmoved, far = (rows(*which) for which in (
         (1.5, 'measure'), (1.5, 'correct'), (0.0, 'correct'), (5.5, 'correct')))
-    assert corrected['largest_px'] == pytest.approx(1.5, abs=0.15)
+    assert corrected['max_px'] == pytest.approx(1.5, abs=0.15)
     assert 'px lower' in str(corrected['text'])
-    assert [one['undone'] for one in (measured, corrected, unmoved, far)] == [
+    assert [one['corrected'] for one in (measured, corrected, unmoved, far)] == [
         False, True, False, False]
     assert str(measured['text']).endswith('not corrected (row_correction is measure)')
     assert ', corrected by up to 1.' in str(corrected['text'])
@@ -73,4 +73,4 @@ def test_rows_of_images_without_texture_are_unknown(
                  'row_correction=correct', '--json']) == 0
     rows = json.loads(capsys.readouterr().out)['rows']
     assert rows['text'] == 'unknown: too little texture'
-    assert (rows['undone'], rows['largest_px']) == (False, None)
+    assert (rows['corrected'], rows['max_px']) == (False, None)

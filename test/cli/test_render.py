@@ -58,7 +58,7 @@ def test_the_folder_has_exactly_what_the_street_is_and_evaluate_reads_it(tmp_pat
     frame = report['pairs'][0]
     assert (frame['name'], frame['disparity_range']) == ('000000', 16)
     assert frame['score']['known'] == 160 * 96
-    assert frame['filled']['bad_3_known'] < 15
+    assert frame['filled']['bad_3_all'] < 15
     assert {'near_edges', 'vehicles', '8_16_m', 'class_thin',
             'class_fence'} <= frame['regions'].keys()
     assert frame['sky']['pixels'] > 100

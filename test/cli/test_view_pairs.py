@@ -45,7 +45,7 @@ def test_every_pair_of_a_folder_is_matched_and_scored_as_evaluate_does(street, t
     assert main(['view', str(street), '--limit', '3', '--save', str(path), *FAST]) == 0
     capsys.readouterr()
     assert main(['evaluate', str(street), '--limit', '3', '--repeat', '1', '--json', *FAST]) == 0
-    expected = [pair['score']['bad_3_known'] for pair in json.loads(capsys.readouterr().out)[
+    expected = [pair['score']['bad_3_all'] for pair in json.loads(capsys.readouterr().out)[
         'pairs']]
     found = rows(path)
     wrong = sorted(curve(found['match/bad_3']), key=lambda row: row['frame'])

@@ -1,4 +1,4 @@
-"""What a pair, a calibration and a recording must satisfy to be believed, and the registry."""
+"""What a pair, a calibration and a recording must satisfy, and the registry."""
 
 from __future__ import annotations
 
@@ -119,10 +119,10 @@ def test_issues_of_one_code_are_counted_by_pairs_and_told_by_the_worst() -> None
     (np.zeros_like(COLOUR), COLOUR, ['the left image is black']),
     (GREY.astype(np.uint16), GREY[::-1].astype(np.uint16),
      ['the left image is black (does mono16_scale', 'the right image is black',
-      'the largest value of the 16-bit images is 255, 8 bits']),
+      'the maximum value of the 16-bit images is 255, 8 bits']),
     (GREY.astype(np.uint16) * 256, GREY[::-1].astype(np.uint16) * 256, []),
 ])
-def test_doubtful_images_are_named(left: np.ndarray, right: np.ndarray, expected: list[str]
+def test_suspect_images_are_named(left: np.ndarray, right: np.ndarray, expected: list[str]
                                    ) -> None:
     found = [one.text for one in checks.examine_images(*raw(left, right), CONFIG)]
     assert len(found) == len(expected)
@@ -246,11 +246,11 @@ def test_real_pairs_are_rejected_if_and_only_if_they_are_exchanged(data: pathlib
         assert checks.check_exchanged(right, left, config), pairs[index].name
 
 
-def test_rows_that_miss_each_other_are_told_with_how_far() -> None:
+def test_vertical_disparity_is_reported_with_its_size() -> None:
     left, right = plane()
     found, = examine_pair(*raw(left, np.roll(right, 3, axis=0)), CONFIG)
     assert found.code is IssueCode.VERTICAL_OFFSET
-    assert 'by up to 3.0' in found.text
+    assert 'is up to 3.0' in found.text
 
 
 # Calibration

@@ -85,7 +85,7 @@ def test_principal_points_that_differ_shift_the_depths_that_can_be_measured(adju
     for output, value in (('disparity', last if adjusted else 63.0), ('depth', 84 / last)):
         found = judged(config, value, output, camera)
         assert (found.nearest, found.farthest) == pytest.approx((84 / last, 84 / 30.5))
-        assert found.last_label == 1.0
+        assert found.at_maximum == 1.0
 
 
 @pytest.mark.parametrize('output', ['disparity', 'depth', 'depth_mm'])
@@ -102,7 +102,7 @@ def test_the_last_label_and_missing_pixels_are_counted_in_either_output(output: 
     found = judged(config, values, output)
     width = geometry.valid_window(config, W, H).width
     assert found.valid == pytest.approx((width - 10) / width)
-    assert found.last_label == pytest.approx(20 / (width - 10))
+    assert found.at_maximum == pytest.approx(20 / (width - 10))
 
 
 WELL = FrameQuality(0.9, 0.0, 1.5, 84.0)
@@ -142,7 +142,7 @@ def test_an_issue_begins_at_once_or_after_several_looks_in_a_row_and_ends_after_
         assert codes([WELL, look, look], begun) == [[]] * 3
     # Between two thresholds it neither begins nor ends.
     between = dataclasses.replace(WELL, **(
-        {'valid': 0.055} if look is FEW else {'last_label': (PILED_UP + NO_LONGER_PILED_UP) / 2}))
+        {'valid': 0.055} if look is FEW else {'at_maximum': (PILED_UP + NO_LONGER_PILED_UP) / 2}))
     seen = after_a_good_frame()
     assert codes([between] * 9, seen) == [[]] * 9
     assert codes([*[look] * LOOKS, *[between] * 9], seen)[LOOKS - 1:] == [[code]] * 10
@@ -160,7 +160,7 @@ def test_of_images_that_cannot_be_matched_no_disparities_are_judged() -> None:
 
 
 def test_too_few_valid_pixels_are_the_one_cause() -> None:
-    both, few = dataclasses.replace(FEW, last_label=1.0), [IssueCode.FEW_VALID]
+    both, few = dataclasses.replace(FEW, at_maximum=1.0), [IssueCode.FEW_VALID]
     assert codes([both] * 9) == [few] * 9
     assert codes([both] * 9, after_a_good_frame()) == [[]] * (LOOKS - 1) + [few] * (10 - LOOKS)
     # Nor do these looks count once there are enough pixels again.
@@ -190,7 +190,7 @@ def test_without_a_calibration_depths_are_not_known_and_pixels_are_judged_as_wit
     known = frame_quality(frame, config, CAMERA)
     assert found is not None
     assert known is not None
-    assert (found.valid, found.last_label) == (known.valid, known.last_label)
+    assert (found.valid, found.at_maximum) == (known.valid, known.at_maximum)
     issue, = FrameChecks().update(found)
     assert issue.code is IssueCode.PILED_UP
     assert 'nan' not in issue.text
@@ -204,4 +204,4 @@ def test_a_real_matcher_piles_up_only_where_the_range_is_too_small() -> None:
         with StereoMatcher(config) as matcher:
             found = frame_quality(matcher.compute(scene.left, scene.right), config, CAMERA)
         assert found is not None
-        assert (found.last_label > PILED_UP) == piled, found
+        assert (found.at_maximum > PILED_UP) == piled, found

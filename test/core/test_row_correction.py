@@ -80,7 +80,7 @@ def test_the_largest_rows_of_an_estimate_and_of_its_correction_are_at_the_same_p
     pairs.see(ERRORS['all'], 5)
     state, target = pairs.estimator.state, pairs.estimator.target
     assert target is not None
-    assert abs(target.largest(WIDTH, HEIGHT) - state.largest) <= state.remaining + ROUNDING_PX
+    assert abs(target.max_offset(WIDTH, HEIGHT) - state.max_px) <= state.remaining_px + ROUNDING_PX
     x, y = places(WIDTH, HEIGHT)
     assert {(0, 0), (WIDTH - 1, HEIGHT - 1), (CX, CY)} <= set(zip(x, y, strict=True))
 

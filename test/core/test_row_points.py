@@ -53,7 +53,7 @@ def test_an_unmoved_street_is_not_corrected() -> None:
         frame = STREET.frame(5 * number)
         estimator.add(row_points(frame.left, frame.right, 0, 63), number)
         assert estimator.correction(number) is None
-    assert estimator.state.largest < 0.15
+    assert estimator.state.max_px < 0.15
 
 
 @pytest.mark.parametrize(('contrast', 'grey', 'noise', 'reason'), [

@@ -60,16 +60,16 @@ def test_cameras_at_rest_tell_nothing() -> None:
 
 
 def test_far_points_are_behind_infinity_where_disparities_are_too_small() -> None:
-    behind = {}
+    far = {}
     for yaw in (0.0, 0.2, -0.2):
         sequence = street(Misalignment(yaw_deg=yaw))
         frame = sequence.frame(60)
         points, _ = match_points(frame.left, frame.right, sequence.calibration, LAST)
-        behind[yaw] = far_points(points, sequence.calibration)
-    assert behind[0.0].behind == behind[0.2].behind == 0
-    assert behind[-0.2].number >= 5
-    assert behind[-0.2].behind >= 1
-    assert -OF_YAW < behind[-0.2].offset < -0.5
+        far[yaw] = far_points(points, sequence.calibration)
+    assert far[0.0].negative == far[0.2].negative == 0
+    assert far[-0.2].number >= 5
+    assert far[-0.2].negative >= 1
+    assert -OF_YAW < far[-0.2].offset < -0.5
 
 
 def test_images_without_corners_have_no_points() -> None:
@@ -90,4 +90,4 @@ def test_no_far_point_of_a_real_road_is_behind_infinity(data: pathlib.Path) -> N
                        for image in (pair.left, pair.right))
         points, _ = match_points(left, right, calibration, 127)
         assert len(points.places) > 40
-        assert far_points(points, calibration).behind == 0
+        assert far_points(points, calibration).negative == 0

@@ -23,7 +23,7 @@ SKEWED = np.array([0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.5, 0.8, 1.1, 1.9, 4.0, 9.0])
 
 def pair(name: str, bad: float | None, *, ms: float = 20.0, density: float = 90.0) -> dict:
     score = {'known': 100, 'bad_3_estimated': bad, 'density': density, 'mae': bad}
-    filled = {key: bad for key in ('bad_1_known', 'bad_3_known', 'd1_known')}
+    filled = {key: bad for key in ('bad_1_all', 'bad_3_all', 'd1_all')}
     return {'name': name, 'width': 64, 'height': 48, 'score': score, 'filled': filled,
             'median_ms': ms}
 

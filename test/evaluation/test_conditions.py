@@ -59,8 +59,8 @@ def judged(text: str, *results: Result, **more):
 @pytest.mark.parametrize(('text', 'wanted'), [
     ('mean.regions.10_50_m.score.bad_3_estimated <= 2',
      ('mean.regions.10_50_m.score.bad_3_estimated', '<=', 2.0)),
-    ('mean.filled.bad_0.5_known<8.25', ('mean.filled.bad_0.5_known', '<', 8.25)),
-    ('  pairs.*.filled.d1_known   <= 1e-3 ', ('pairs.*.filled.d1_known', '<=', 1e-3)),
+    ('mean.filled.bad_0.5_all<8.25', ('mean.filled.bad_0.5_all', '<', 8.25)),
+    ('  pairs.*.filled.d1_all   <= 1e-3 ', ('pairs.*.filled.d1_all', '<=', 1e-3)),
     ('latency_ms.total.p99.9 > 3', ('latency_ms.total.p99.9', '>', 3.0)),
     ('BasicPerformanceMetrics.MEAN_FRAME_RATE >= 30',
      ('BasicPerformanceMetrics.MEAN_FRAME_RATE', '>=', 30.0)),
@@ -109,8 +109,8 @@ def test_a_figure_without_data_fails_and_says_so(path):
 
 def test_every_figure_has_its_value_at_its_path():
     one = result(figures(3.5, holes=1))         # of 100 pixels 10 are wrong and 10 are missing
-    wanted = {'mean.score.bad_4_estimated': 0, 'mean.score.bad_4_known': 10,
-              'mean.filled.bad_4_known': 0, 'mean.score.density': 90,
+    wanted = {'mean.score.bad_4_estimated': 0, 'mean.score.bad_4_all': 10,
+              'mean.filled.bad_4_all': 0, 'mean.score.density': 90,
               'mean.score.coverage': 90, 'mean.score.mae': 35 / 90, 'mean.filled.mae': 0.35,
               'mean.score.rms': np.sqrt(122.5 / 90), 'mean.filled.rms': np.sqrt(1.225),
               'latency_ms.total.p50': 20,
@@ -119,8 +119,8 @@ def test_every_figure_has_its_value_at_its_path():
               'BasicPerformanceMetrics.MAX_LATENCY': 30,
               'BasicPerformanceMetrics.MEAN_FRAME_RATE': 50}
     for name in ('bad_0.5', 'bad_1', 'bad_2', 'bad_3', 'd1'):
-        wanted |= {f'mean.score.{name}_estimated': 1000 / 90, f'mean.score.{name}_known': 20,
-                   f'mean.filled.{name}_known': 10}
+        wanted |= {f'mean.score.{name}_estimated': 1000 / 90, f'mean.score.{name}_all': 20,
+                   f'mean.filled.{name}_all': 10}
     # Ten of 100 pixels have a disparity of 8.5 px instead of 5 px: 100 / 8.5 m instead of 20 m.
     other, metres = result(full()), 20 - 100 / 8.5
     scored = other.matchers['own'].frame

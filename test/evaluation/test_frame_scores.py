@@ -27,7 +27,7 @@ def test_published_and_filled_pixels_are_scored_apart():
     assert whole.published.density == pytest.approx(100 * 4 / 7)
     assert whole.published.bad_estimated(3.0) == pytest.approx(100 * 1 / 4)
     assert whole.filled.density == 100
-    assert whole.filled.bad_known(3.0) == pytest.approx(100 * 2 / 7)
+    assert whole.filled.bad_all(3.0) == pytest.approx(100 * 2 / 7)
     assert whole.filled.mae == pytest.approx((0 + 4 + 1 + 1 + 0 + 0 + 25) / 7)
 
 
@@ -48,16 +48,16 @@ def test_pooled_figures_count_pixels_and_means_count_frames():
     first = score_frame(MAP, VALID, TRUTH, regions={'all': sky}, sky=sky)
     second = score_frame(MAP[:1], VALID[:1], TRUTH[:1])
     pooled = first + second
-    bad = [first.whole.published.bad_known(3.0), second.whole.published.bad_known(3.0)]
+    bad = [first.whole.published.bad_all(3.0), second.whole.published.bad_all(3.0)]
     assert bad == [pytest.approx(400 / 7), pytest.approx(200 / 4)]
-    assert pooled.whole.published.bad_known(3.0) == pytest.approx(600 / 11)
+    assert pooled.whole.published.bad_all(3.0) == pytest.approx(600 / 11)
     # Parts of single frames stay in the sum.
     assert (pooled.sky, pooled.regions) == (first.sky, first.regions)
     assert (second + first).regions == first.regions
     assert (first + first).sky == first.sky + first.sky
     mean = mean_of_frames([first.as_dict(), second.as_dict()])
-    assert mean['score']['bad_3_known'] == pytest.approx(sum(bad) / 2)
-    assert mean['regions']['all']['score']['bad_3_known'] == pytest.approx(bad[0])
+    assert mean['score']['bad_3_all'] == pytest.approx(sum(bad) / 2)
+    assert mean['regions']['all']['score']['bad_3_all'] == pytest.approx(bad[0])
     assert 'known' not in mean['score']
 
 
@@ -88,7 +88,7 @@ def test_regions_are_scored_after_the_whole_map_is_filled_and_the_sky_is_infinit
 def test_maps_without_a_valid_pixel_or_without_truth(monkeypatch):
     nowhere, unknown = np.zeros_like(VALID), np.full_like(TRUTH, np.nan)
     found = score_frame(MAP, nowhere, TRUTH, confidence=np.zeros_like(MAP))
-    assert (found.sparsification, found.whole.filled.bad_known(3.0)) == (None, 100)
+    assert (found.sparsification, found.whole.filled.bad_all(3.0)) == (None, 100)
     # Without truth a map counts as filled without being filled.
     expected = [score(frame_scores.fill_background(MAP, valid), unknown)
                 for valid in (VALID, nowhere)]

@@ -29,7 +29,7 @@ def test_a_pixel_is_bad_only_where_its_error_exceeds_the_threshold_and_its_truth
     assert (result.known, result.estimated, result.pixels, result.matched) == (6, 5, 8, 7)
     # Holes count as bad only over all known pixels.
     assert result.bad_estimated(1.0) == pytest.approx(100 * 2 / 5)
-    assert result.bad_known(1.0) == pytest.approx(100 * 3 / 6)
+    assert result.bad_all(1.0) == pytest.approx(100 * 3 / 6)
     assert result.density == pytest.approx(100 * 5 / 6)
     assert result.coverage == pytest.approx(100 * 7 / 8)
     assert result.mae == pytest.approx((1 + 1.5 + 4) / 5)
@@ -37,7 +37,7 @@ def test_a_pixel_is_bad_only_where_its_error_exceeds_the_threshold_and_its_truth
     # An estimate that is not finite is a hole without a mask, too.
     estimate = np.where(VALID, ESTIMATE, np.nan)
     assert score(estimate, TRUTH) == result
-    assert json.loads(json.dumps(result.as_dict()))['bad_1_known'] == 50.0
+    assert json.loads(json.dumps(result.as_dict()))['bad_1_all'] == 50.0
 
 
 def test_an_outlier_exceeds_3_pixels_and_5_per_cent_of_the_truth():
@@ -47,7 +47,7 @@ def test_an_outlier_exceeds_3_pixels_and_5_per_cent_of_the_truth():
     result = score(estimate, truth, estimate >= 0)
     assert result.outliers == 2
     assert result.d1_estimated == pytest.approx(100 * 2 / 4)
-    assert result.d1_known == pytest.approx(100 * 3 / 5)
+    assert result.d1_all == pytest.approx(100 * 3 / 5)
     zero = np.zeros((1, 2), np.float32)
     assert score(np.array([[2.9, 3.1]], np.float32), zero).outliers == 1
 
@@ -65,7 +65,7 @@ def test_nothing_to_judge_gives_no_value_and_no_warning():
         empty = score(np.empty((0, 0), np.float32), np.empty((0, 0), np.float32))
     for result in (unknown, empty, Score()):
         assert every(math.isnan(value) for value in (
-            result.mae, result.rms, result.bad_estimated(1.0), result.bad_known(1.0),
+            result.mae, result.rms, result.bad_estimated(1.0), result.bad_all(1.0),
             result.density))
     assert unknown.coverage == pytest.approx(100 * 7 / 8)
     assert json.loads(json.dumps(Score().as_dict(), allow_nan=False))['mae'] is None
@@ -87,7 +87,7 @@ def test_what_does_not_fit_together_is_refused_by_name(name):
     with pytest.raises(ValueError, match=name):
         score(**arguments)
     with pytest.raises(KeyError, match=r'2\.5'):
-        score(ESTIMATE, TRUTH).bad_known(2.5)
+        score(ESTIMATE, TRUTH).bad_all(2.5)
     with pytest.raises(ValueError, match='thresholds'):
         score(ESTIMATE, TRUTH, thresholds=(1.0,)) + score(ESTIMATE, TRUTH)
 

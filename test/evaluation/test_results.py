@@ -59,7 +59,7 @@ def test_tiles_show_the_device_and_memory_where_they_are_known():
     assert rows['median time on the device'] == ['1.00 ms', '-']
     assert rows['p99 of 2 times'][0] == '5.0 ms'
     assert rows['memory of the engine'] == ['3 MiB', '-']
-    assert rows['bad-3 or hole, all frames'][1] != '-'
+    assert rows['bad-3, all pixels of all frames'][1] != '-'
     results = [result('a', None, None, None)]
     tiles, table = evaluate_report.overview(totals_of(results))
     assert not [what for _, what in tiles.tiles if 'memory' in what]
@@ -128,8 +128,8 @@ def test_totals_are_those_of_all_frames_and_of_each_input(both):
         'a': FRAMES // 2, 'b': FRAMES // 2}
     for label, part in (('a', totals.inputs['a']), ('', totals.matchers)):
         frames = [one.matchers['own'] for one in results if one.input == label or not label]
-        wrong = [one.frame.whole.published.bad_known(3.0) for one in frames]
-        assert part['own'].mean['score']['bad_3_known'] == pytest.approx(np.mean(wrong), rel=1e-14)
+        wrong = [one.frame.whole.published.bad_all(3.0) for one in frames]
+        assert part['own'].mean['score']['bad_3_all'] == pytest.approx(np.mean(wrong), rel=1e-14)
         assert part['own'].pooled.whole.published.known == 24 * 32 * len(frames)
         assert part['own'].searched == {16: len(frames)}
         assert list(part['bm'].times_ms) == [3.0] * len(frames)

@@ -19,7 +19,7 @@ def results(pairs: str) -> list[Any]:
     """A pair for each letter: B begins, f follows, s has no stamp; of inputs apart by spaces."""
     return [types.SimpleNamespace(
         name=str(place), input=str(number), matchers={'own': types.SimpleNamespace(
-            rows=PairRows(RowState(ESTIMATE, largest=float(place)), 1.0, letter != 'f',
+            rows=PairRows(RowState(ESTIMATE, max_px=float(place)), 1.0, letter != 'f',
                           letter == 's'))})
             for number, letters in enumerate(pairs.split())
             for place, letter in enumerate(letters, 1)]
@@ -39,4 +39,4 @@ def test_a_pair_belongs_to_the_sequence_that_it_begins(
     sequences = sequences_of(results(pairs))
     assert [(one.first, one.pairs, one.is_alone) for one in sequences] == found
     assert [one.corrected for one in sequences] == [pairs for _, pairs, _ in found]
-    assert [one.largest[0] for one in sequences] == [float(first) for first, *_ in found]
+    assert [one.range_px[0] for one in sequences] == [float(first) for first, *_ in found]

@@ -60,4 +60,4 @@ def test_a_matcher_that_undoes_rows_has_fewer_wrong_pixels_and_says_what_it_undo
     own, other = result.matchers['own'], result.matchers['off']
     assert own.row_correction_px == pytest.approx(LOWER_PX, abs=0.15)
     assert other.row_correction_px is None
-    assert own.frame.whole.filled.bad_known(3) < 0.7 * other.frame.whole.filled.bad_known(3)
+    assert own.frame.whole.filled.bad_all(3) < 0.7 * other.frame.whole.filled.bad_all(3)

@@ -169,7 +169,7 @@ def parameter_files() -> list[bytes]:
     """The presets, and a scenario."""
     scenario = ('inputs:\n  - pairs\n  - rendered: {frames: 2, width: 320, hard: true}\n'
                 'conditions: [mean.regions.10_50_m.score.bad_3_estimated <= 2,\n'
-                '  latency_ms.total.p50 <= 100, pairs.*.filled.d1_known <= 2.5]\n'
+                '  latency_ms.total.p50 <= 100, pairs.*.filled.d1_all <= 2.5]\n'
                 'against: [sgbm]\n'
                 'preset: road_full\nsettings: {levels: 3}\nrepeat: 1\n')
     return [scenario.encode(),

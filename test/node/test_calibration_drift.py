@@ -107,7 +107,7 @@ def test_far_points_behind_infinity_are_told_at_rest(measured: dict[str, object]
     measured['far'] = FarPoints(10, 1, -0.9)
     texts = see(one, 8)
     assert texts[1] == ''                       # too few yet
-    assert ' far points are behind infinity' in texts[-1]
+    assert ' far points have negative disparity' in texts[-1]
     assert 'a yaw of at least 0.09 degrees of the right camera to the left' in texts[-1]
     # Motion tells more: nothing is wrong with these, and the points are others.
     measured['offset'] = DisparityOffset(0.1, 0.1)

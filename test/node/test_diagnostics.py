@@ -77,7 +77,7 @@ def test_a_healthy_node_is_ok_throughout_and_names_its_camera_as_the_hardware() 
 
 def test_a_node_that_is_not_active_or_idle_misses_nothing_and_shows_no_old_measurements() -> None:
     silent = dataclasses.replace(ALIVE, silent=100.0)
-    quality = FrameQuality(valid=0.873, last_label=0.00123, nearest=0.66, farthest=1344.0)
+    quality = FrameQuality(valid=0.873, at_maximum=0.00123, nearest=0.66, farthest=1344.0)
     vertical = {'vertical offset px': '-0.12', 'vertical points': '104'}
     report = make_report(quality=quality, vertical=vertical)
     assert status(report, 'input').values.items() >= {

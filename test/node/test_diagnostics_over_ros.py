@@ -164,11 +164,11 @@ def test_rows_that_do_not_match_are_measured_and_end_with_their_cause(
         assert abs(float(status.values['vertical offset px'])) < 0.1
         assert float(status.values['nearest m']) > 0
         camera.images['right'] = client.image(np.roll(right, 2, axis=0))
-        status = client.wait_for_status('input', lambda s: 'miss each other' in s.message)
+        status = client.wait_for_status('input', lambda s: 'vertical disparity' in s.message)
         assert status.level == 1
         assert float(status.values['vertical offset px']) == pytest.approx(2, abs=0.1)
         camera.images['right'] = client.image(right)
-        client.wait_for_status('input', lambda s: 'miss each other' not in s.message)
+        client.wait_for_status('input', lambda s: 'vertical disparity' not in s.message)
 
 
 def test_a_latency_over_the_budget_ends_with_the_frames(client: Any,

@@ -1,4 +1,4 @@
-"""What a node says and does about rows that miss each other: warnings, reports, corrections."""
+"""What a node says and does about vertical disparity: warnings, reports, corrections."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ def test_rows_that_half_of_the_points_miss_are_a_warning_where_nothing_is_correc
         of: Any, mode: str, offset: float, tilt: float, warned: bool) -> None:
     bench = of(CONFIG.replace(row_correction=mode))
     bench.see(offset, tilt=tilt)
-    assert ['miss each other by up to' in text for text in bench.texts] == [True] * warned
+    assert ['vertical disparity is up to' in text for text in bench.texts] == [True] * warned
     bench.see(*[offset] * SETTLED_PAIRS, tilt=tilt)
-    assert ['miss each other by up to' in text for text in bench.texts] == [True] * warned
+    assert ['vertical disparity is up to' in text for text in bench.texts] == [True] * warned
     assert bench.correction() is None
     bench.see(None, None, None, None)           # what is not known is no warning
     assert bench.texts == []
@@ -154,7 +154,7 @@ def test_rows_that_are_corrected_are_no_warning_and_those_beyond_the_limit_are(o
     bench.see(*[6.0] * SETTLED_PAIRS)
     assert bench.correction() == found
     (text,) = bench.texts
-    assert 'by up to 4.0' in text
+    assert 'is up to 4.0' in text
     assert 'beyond the limit of 4 px' in text
     assert 'beyond the limit' in bench.report()['row correction']
     bench.config = CORRECT.replace(row_correction_limit=8.0)
@@ -171,7 +171,7 @@ def test_a_camera_that_moves_is_told_with_how_far(of: Any) -> None:
     bench.see(*[0.6] * (SETTLED_PAIRS + 1))
     assert float(bench.report()['vertical offset drift px']) == pytest.approx(1, abs=0.05)
     (text,) = bench.texts
-    assert 'moved by up to 1.0' in text
+    assert 'changed by up to 1.0' in text
     assert 'since the first pairs' in text
 
 
@@ -180,7 +180,7 @@ def test_a_warning_ends_with_its_cause_its_activation_or_the_limit_0(of: Any) ->
     bench.see(*[2.0] * SETTLED_PAIRS)
     assert bench.texts
     bench.see(*[0.0] * (SETTLED_PAIRS + 1))
-    assert not any('miss each other' in text for text in bench.texts)
+    assert not any('vertical disparity is' in text for text in bench.texts)
     bench.monitor.clear()
     assert bench.report() == {}
     bench.see(*[2.0] * (SETTLED_PAIRS - 1))

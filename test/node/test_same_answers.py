@@ -126,7 +126,7 @@ def of_node(config: MatcherConfig, pairs: Sequence[Pair]) -> list[Answer]:
         disparity = bench.outputs.published[-1][1].frame.disparity
         correction = corrections[-1]
         found.append((disparity, sorted(map(str, bench.issues.active())),
-                      0.0 if correction is None else correction.largest(W, H)))
+                      0.0 if correction is None else correction.max_offset(W, H)))
     bench.matcher_host.release()
     return found
 
@@ -193,4 +193,4 @@ def test_match_is_a_streams_first_pair_and_an_evaluation_of_one_without_a_stamp(
             assert [one.to_dict() for one in issues] == report['issues'], preset
         undone = matched.result.matchers['own'].row_correction_px or 0.0
         assert first.corrected_px == undone, preset
-        assert bool(undone) == bool((report['rows'] or {}).get('undone')), preset
+        assert bool(undone) == bool((report['rows'] or {}).get('corrected')), preset

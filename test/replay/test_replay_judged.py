@@ -131,7 +131,7 @@ def test_frames_too_fast_for_a_node_that_runs_already_are_counted_and_fail_their
     street = {'width': 160, 'height': 120, 'max_disparity': 14, 'frames': 6, 'pitch_deg': 0.1}
     path = scenario(tmp_path, [{'rendered': street}], 'delivery.lost <= 0',
                     'delivery.superseded >= 1', 'delivery.published >= 6',
-                    'mean.sky.coverage >= 0.1', 'mean.filled.bad_3_known <= 100')
+                    'mean.sky.coverage >= 0.1', 'mean.filled.bad_3_all <= 100')
     # Before the street, whose first stamp is 1 s; its clock begins 0.2 s before.
     bags.write_bag(tmp_path / 'bag', Calibration(100, 0.1, 80, 80, 60), [
         ((k + 2) * 10**8, *textured_pair(160, 120, 6), None) for k in range(6)])

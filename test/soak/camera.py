@@ -53,7 +53,7 @@ class Settings:
     infos:    whether camera_info is sent; info_width: of it, 0 = that of the images.
     short:    the data of images ends too soon.
     motion:   of the right camera; pairs are smooth then, so that rows can be measured.
-    misses:   rows may miss each other so much that results are not judged.
+    misses:   vertical disparity may be so large that results are not judged.
     """
 
     running: bool = True

@@ -43,7 +43,7 @@ _SEED = 20100702
 class Shown(NamedTuple):
     """What a pair shows: its disparity, of all pixels, and the focal length of camera_info.
 
-    disparity: None = rows may miss each other, and no pixel is judged.
+    disparity: None = of large vertical disparity: no pixel is judged.
     """
 
     disparity: int | None

@@ -316,43 +316,69 @@ def enlarge_disparities(reduced: Any, factor: int, out: Any) -> None:
         # The centre of a pixel lies between those of two reduced ones, in parts of 2 factor.
         place = 2 * y + 1 - factor
         upper = place // (2 * factor)
-        lower_weight = place - 2 * factor * upper
+        lower_weight = np.float32(place - 2 * factor * upper)
         own = reduced[min(y // factor, height - 1)]
         above = reduced[min(max(upper, 0), height - 1)]
         below = reduced[min(upper + 1, height - 1)]
+        columns = np.empty((factor, width), np.int16)
         for i in range(factor):
             place = 2 * i + 1 - factor
-            before = -1 if place < 0 else 0
-            right_weight = place - 2 * factor * before
-            for x in range(width):
-                if x * factor + i < out.shape[1]:
-                    left = max(x + before, 0)
-                    right = min(x + before + 1, width - 1)
-                    out[y, x * factor + i] = _between(
-                        own[x], above[left], above[right], below[left], below[right],
-                        right_weight, lower_weight, factor)
-        for x in range(width * factor, out.shape[1]):
-            out[y, x] = _between(own[width - 1], above[width - 1], above[width - 1],
-                                 below[width - 1], below[width - 1], 0, lower_weight, factor)
+            before = 1 if place < 0 else 0
+            _enlarge_row(own, above, below, before, np.float32(place + 2 * factor * before),
+                         lower_weight, np.float32(2 * factor), columns[i])
+        _interleave(columns, out[y])
+
+
+@kernel
+def _enlarge_row(own: Any, above: Any, below: Any, before: int, right_weight: Any,
+                 lower_weight: Any, whole: Any, out: Any) -> None:
+    """For each reduced pixel, what lies between it and the one ``before``, or the next one."""
+    count = own.shape[0] - 1
+    end = 0 if before else count
+    inner, of_inner = out[before:before + count], own[before:before + count]
+    for x in range(count):
+        inner[x] = _between(of_inner[x], above[x], above[x + 1], below[x], below[x + 1],
+                            right_weight, lower_weight, whole)
+    out[end] = _between(own[end], above[end], above[end], below[end], below[end], right_weight,
+                        lower_weight, whole)
 
 
 @kernel
 def _between(own: Any, above_left: Any, above_right: Any, below_left: Any, below_right: Any,
-             right_weight: int, lower_weight: int, factor: int) -> Any:
-    all_weights = 2 * factor
-    upper = ((all_weights - right_weight) * _same_surface(above_left, own)
+             right_weight: Any, lower_weight: Any, whole: Any) -> Any:
+    # Whole numbers below 2^23: float32 is exact, and no quotient is rounded up to the next one.
+    upper = ((whole - right_weight) * _same_surface(above_left, own)
              + right_weight * _same_surface(above_right, own))
-    lower = ((all_weights - right_weight) * _same_surface(below_left, own)
+    lower = ((whole - right_weight) * _same_surface(below_left, own)
              + right_weight * _same_surface(below_right, own))
-    total = (all_weights - lower_weight) * upper + lower_weight * lower
-    value = np.int16((total + all_weights) // (2 * all_weights))
+    total = (whole - lower_weight) * upper + lower_weight * lower
+    value = np.int16(np.int32((total + whole) / (whole + whole)))
     return np.int16(INVALID) if own < 0 else value
 
 
 @kernel
 def _same_surface(value: Any, own: Any) -> Any:
-    is_other = value < 0 or abs(value - own) > ONE_SURFACE
-    return np.int32(own if is_other else value)
+    is_other = (value < 0) | (abs(np.int32(np.int32(value) - np.int32(own))) > ONE_SURFACE)
+    return np.float32(own if is_other else value)
+
+
+@kernel
+def _interleave(columns: Any, out: Any) -> None:
+    """A row from every ``factor``-th pixel of it; what remains is as the last one."""
+    factor, width = columns.shape
+    whole = min(width, out.shape[0] // factor)
+    if factor == 2:         # a stride that is known becomes vectors
+        first, second = columns[0], columns[1]
+        for x in range(whole):
+            out[2 * x] = first[x]
+            out[2 * x + 1] = second[x]
+    else:
+        for x in range(whole):
+            for i in range(factor):
+                out[factor * x + i] = columns[i, x]
+    for x in range(factor * whole, out.shape[0]):
+        is_inside = x < factor * width
+        out[x] = columns[x - factor * whole if is_inside else factor - 1, min(whole, width - 1)]
 
 
 @parallel_kernel

@@ -11,7 +11,13 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from stereo_bp_ros.checks.frame_checks import FrameQuality
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.images.stamps import APART_S, SIDES, sync_setting, why_apart, why_no_pair
+from stereo_bp_ros.images.stamps import (
+    APART_S,
+    SIDES,
+    clock_offset_reason,
+    sync_setting,
+    why_no_pair,
+)
 from stereo_bp_ros.issues import Issue, IssueCode, IssueLevel
 from stereo_bp_ros.matcher.stereo_matcher import StereoMatcher
 from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, Counts, ImageDrop, PairDrop
@@ -160,7 +166,7 @@ def _measured(report: Report) -> dict[str, str]:
     if quality is not None:
         if quality.valid is not None:
             values = {'valid %': f'{100 * quality.valid:.1f}',
-                      'at the last label %': f'{100 * quality.last_label:.2f}'}
+                      'at the last label %': f'{100 * quality.at_maximum:.2f}'}
         values |= {'nearest m': f'{quality.nearest:.3f}', 'farthest m': f'{quality.farthest:.1f}'}
     return {**values, **report.vertical}
 
@@ -232,7 +238,7 @@ def _without_partner(report: Report) -> list[str]:
         left, right = report.images
         ahead = left.ahead - right.ahead
         if abs(ahead) > APART_S:
-            return [why_apart(ahead)]
+            return [clock_offset_reason(ahead)]
         if _losses(report):
             return []
     if report.closest_miss is None:

@@ -1,4 +1,4 @@
-"""What a node says of its cameras: rows that miss each other, and a yaw."""
+"""What a node says of its cameras: vertical disparity, and a yaw."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def camera_report(observer: PairObserver, mode: str = 'off') -> dict[str, str]:
     values = {
         'vertical offset px': f'{middle:.2f}' if sequence.is_known else 'unknown',
         'vertical tilt px': f'{now.tilt(width):.2f}',
-        'vertical error px': f'{state.largest:.2f}',
+        'vertical error px': f'{state.max_px:.2f}',
         'vertical error sigma px': f'{state.sigma:.3f}',
         'vertical terms px': ', '.join(
             f'{name} {value:.2f} +- {sigma:.2f}' for name, value, sigma in zip(
@@ -55,10 +55,10 @@ def camera_report(observer: PairObserver, mode: str = 'off') -> dict[str, str]:
             'vertical tilt drift px': f'{now.tilt(width) - then.tilt(width):.2f}'}
     target = sequence.rows.target
     if mode == 'correct' and target is not None:
-        values |= {'row correction': f'up to {target.largest(width, height):.2f} px'
+        values |= {'row correction': f'up to {target.max_offset(width, height):.2f} px'
                    + (f' ({state.reason})' if state.reason else ''),
                    'row correction since s': f'{state.corrected_s:.3f}',
-                   'row correction remaining px': f'{state.remaining:.2f}'}
+                   'row correction remaining px': f'{state.remaining_px:.2f}'}
     elif mode != 'off':
         values['row correction'] = 'none: ' + (state.reason or 'row_correction is measure')
     return values | sequence.yaw.history.report()

@@ -12,8 +12,11 @@ import numpy as np
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.band.layout import NEAR, WINDOW
+from stereo_bp_ros.engines.cpu.costs.features import join_planes
 from stereo_bp_ros.engines.cpu.outputs import enlarge_disparities
+from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import address
 
 _NEIGHBOURS = np.ones((2 * NEAR + 1, 2 * NEAR + 1), np.uint8)
 
@@ -32,13 +35,12 @@ def fill(found: np.ndarray[Any, Any], coarse: ResolvedConfig, config: ResolvedCo
     if window.width:
         _replicate(found, window.x_offset, window.x_offset + window.width, window.y_offset,
                    window.y_offset + window.height)
-    estimates, largest = arrays['estimates'], arrays['largest']
-    enlarge_disparities(found, 2, estimates)
-    _round(estimates, 2 * coarse.min_disparity - config.min_disparity)
-    cv2.dilate(estimates, _NEIGHBOURS, dst=largest)
-    _cut(estimates, largest, config.band_radius, config.disparity_range - 1 - config.band_radius,
-         arrays['centres'])
-    _fill_shifts(arrays['centres'], arrays['shifts'])
+    centres = arrays['centres']
+    enlarge_disparities(found, 2, centres[0])
+    _round(centres[0], 2 * coarse.min_disparity - config.min_disparity)
+    cv2.dilate(centres[0], _NEIGHBOURS, dst=centres[1])
+    _cut(centres, config.band_radius, config.disparity_range - 1 - config.band_radius)
+    _fill_shifts(centres, arrays['shifts'].reshape(len(centres[0]), -1).view(np.uint64))
 
 
 @parallel_kernel
@@ -61,27 +63,48 @@ def _round(sixteenths: Any, offset: int) -> None:
 
 
 @parallel_kernel
-def _cut(estimates: Any, largest: Any, least: int, most: int, centres: Any) -> None:
+def _cut(centres: Any, least: int, most: int) -> None:
     """Windows hold labels of the search alone."""
-    for y in numba.prange(estimates.shape[0]):
-        for x in range(estimates.shape[1]):
-            centres[y, x, 0] = min(max(estimates[y, x], least), most)
-            centres[y, x, 1] = min(max(largest[y, x], least), most)
+    low, high = np.int16(least), np.int16(most)
+    for y in numba.prange(centres.shape[1]):
+        for window in range(2):
+            row = centres[window, y]
+            for x in range(row.shape[0]):
+                row[x] = min(max(row[x], low), high)
 
 
 @parallel_kernel
 def _fill_shifts(centres: Any, shifts: Any) -> None:
-    height, width = centres.shape[:2]
+    """:param shifts: uint64 H x W: those of a pixel as one word."""
+    _, height, width = centres.shape
+    last, stride = width - 1, (width + VECTOR_BYTES - 1) // VECTOR_BYTES * VECTOR_BYTES
     for index in numba.prange(height):
-        y = np.int64(index)
-        for x in range(width):
-            _shifts_of(centres[y, x], centres[y, min(x + 1, width - 1)], shifts[y, x, 0])
-            _shifts_of(centres[y, x], centres[min(y + 1, height - 1), x], shifts[y, x, 1])
+        y, below = np.int64(index), min(np.int64(index) + 1, height - 1)
+        planes, words = np.empty((8, stride), np.uint8), np.empty(VECTOR_BYTES, np.uint64)
+        first, second = centres[0, y], centres[1, y]
+        # Slices of a row are contiguous to Numba, those of two rows are not.
+        _subtract(first, second, first[1:], second[1:], planes, 0)
+        _subtract(first[last:], second[last:], first[last:], second[last:], planes, last)
+        _subtract(first, second, centres[0, below], centres[1, below], planes[4:], 0)
+        to = shifts[y]
+        for x in range(0, width, VECTOR_BYTES):
+            join_planes(address(planes), x, stride, address(words.view(np.uint8)))
+            for i in range(min(VECTOR_BYTES, width - x)):
+                to[x + i] = words[i]
 
 
 @kernel
-def _shifts_of(own: Any, other: Any, out: Any) -> None:
-    for place in range(4):
-        window, of_other = place & 1, (place + (place >> 1)) & 1
-        difference = np.int64(own[window]) - np.int64(other[of_other])
-        out[place] = np.uint8(min(max(difference, -WINDOW), WINDOW))
+def _subtract(first: Any, second: Any, other_first: Any, other_second: Any, planes: Any,
+              start: int) -> None:
+    """The four differences of ``BandLevel.shifts``, as far as there are others."""
+    a, b, c, d = planes[0, start:], planes[1, start:], planes[2, start:], planes[3, start:]
+    for x in range(other_first.shape[0]):
+        a[x] = _difference(first[x], other_first[x])
+        b[x] = _difference(second[x], other_second[x])
+        c[x] = _difference(first[x], other_second[x])
+        d[x] = _difference(second[x], other_first[x])
+
+
+@kernel
+def _difference(own: Any, other: Any) -> Any:
+    return np.uint8(min(max(np.int16(own - other), np.int16(-WINDOW)), np.int16(WINDOW)))

@@ -32,6 +32,7 @@ from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.simd.groups import (
     lane_numbers,
     least_of_pixels,
+    load_four,
     load_pixels,
     store_pixels,
 )
@@ -50,9 +51,6 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
 
 #: Pixels of a row that a thread goes down, or up, at once.
 STRIP = 32
-
-#: Of a sum of nine costs.
-_BITS, _PART = 16, 0xffff
 
 #: What is done for some rows one after the other, each on all threads at once.
 ALONG, BACK = range(2)
@@ -276,47 +274,58 @@ def fill_fractions(data_cost: Any, level: BandLevel, left: int, top: int, right:
 
     :param left, top, right, bottom: of the image, what the partition keeps.
     """
+    count, first = right - left, left - level.x
     for index in numba.prange(bottom - top):
-        windows, costs, y = windows_of(level), address(data_cost), top + np.int64(index)
-        row, last, before, own = y - windows.y, -1, 0, 0
-        for x in range(left, right):
-            found, column = np.int64(label[y, x]), x - windows.x
-            fraction[y, x] = 0
-            if found < 0 or _lane(windows, column, row, found) < 0:
-                last = -1
-                continue
-            if found != last:
-                before = _column_sums(costs, windows, max(column - 1, 0), row, found)
-                own = _column_sums(costs, windows, column, row, found)
-            after = _column_sums(costs, windows, min(column + 1, windows.width - 1), row, found)
-            sums = before + own + after
-            fraction[y, x] = two_lines(sums & _PART, sums >> _BITS & _PART, sums >> 2 * _BITS)
-            last, before, own = found, own, after
+        y = top + np.int64(index)
+        labels, out = label[y, left:right], fraction[y, left:right]
+        own, beside = np.zeros(count, np.uint32), np.zeros(count, np.uint32)
+        lanes, found = np.empty(count, np.int16), np.empty(count, np.uint32)
+        # The pixel's own row and column come last, whose ``lanes`` are needed.
+        for near in (-1, 1, 0):
+            row = min(max(y - level.y + near, 0), level.height - 1)
+            firsts, seconds = (level.centres[0, level.y + row, level.x:],
+                               level.centres[1, level.y + row, level.x:])
+            place = PIXEL * row * level.width
+            for to_right in (-1, 1, 0):
+                # Columns are replicated beyond the partition: those of one pixel at most.
+                begin = 1 if first + to_right < 0 else 0
+                end = count - 1 if first + count + to_right > level.width else count
+                for start, stop, column in ((begin, end, first + to_right + begin),
+                                            (0, begin, 0), (end, count, level.width - 1)):
+                    if start < stop:
+                        _add_costs(address(data_cost), firsts[column:], seconds[column:],
+                                   level.radius, place + PIXEL * column, labels[start:stop],
+                                   own[start:], beside[start:], lanes[start:],
+                                   found[start:])
+        for x in range(count):
+            value = two_lines(np.int32(beside[x] & np.uint32(0xffff)), np.int32(own[x]),
+                              np.int32(beside[x] >> np.uint32(16)))
+            out[x] = np.int8(value) if lanes[x] >= FIRST else np.int8(0)
 
 
 @kernel
-def _lane(windows: Any, x: int, y: int, label: int) -> int:
-    """The lane of a label in the window of a pixel that has those beside it; -1 = none."""
-    inside = 2 * windows.radius - 1
-    for window in range(2):
-        place = label - centre(windows, x, y, window) + windows.radius
-        if 0 < place <= inside:
-            return window * WINDOW + FIRST + place
-    return -1
+def _add_costs(costs: Any, firsts: Any, seconds: Any, radius: int, place: int, labels: Any,
+               own: Any, beside: Any, lanes: Any, found: Any) -> None:
+    """Add costs of one neighbour of each pixel, where it has the three labels.
 
+    In three loops, of which the first and the last become vectors.
 
-@kernel
-def _column_sums(costs: Any, windows: Any, x: int, y: int, label: int) -> int:
-    """Of three rows: costs of the label before, of the label and of that after it, ``_BITS`` each.
-
-    Rows are replicated beyond the partition.
+    :param firsts, seconds: centres of the neighbours, whose costs begin at ``place``.
+    :param own, beside: uint32, of the label; of the one before, and 65536 of that after.
+    :param lanes: int16, filled: of the labels, below ``FIRST`` = none; found: uint32, scratch.
     """
-    total = np.int64(0)
-    for row in range(y - 1, y + 2):
-        of_row = min(max(row, 0), windows.height - 1)
-        lane = _lane(windows, x, of_row, label)
-        if lane >= 0:
-            place = PIXEL * (of_row * windows.width + x) + lane
-            total += (np.int64(costs[place - 1]) + (np.int64(costs[place]) << _BITS)
-                      + (np.int64(costs[place + 1]) << 2 * _BITS))
-    return total
+    inside, start = np.int16(2 * radius - 1), np.int16(radius)
+    for x in range(labels.shape[0]):
+        first = np.int16(np.int16(labels[x] - firsts[x]) + start)
+        second = np.int16(np.int16(labels[x] - seconds[x]) + start)
+        lane = np.int16(1)
+        lane = np.int16(second + np.int16(WINDOW + FIRST)) if (
+            (second > 0) & (second <= inside)) else lane
+        lanes[x] = np.int16(first + np.int16(FIRST)) if (
+            (first > 0) & (first <= inside)) else lane
+    for x in range(labels.shape[0]):
+        found[x] = load_four(costs, place + PIXEL * x + np.int64(lanes[x]) - 1)
+    for x in range(labels.shape[0]):
+        value = found[x] if lanes[x] >= FIRST else np.uint32(0)
+        own[x] += value >> np.uint32(8) & np.uint32(0xff)
+        beside[x] += value & np.uint32(0xff00ff)

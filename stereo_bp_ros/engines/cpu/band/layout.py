@@ -37,7 +37,7 @@ class BandLevel(NamedTuple):
 
     width, height:  pixels.
     radius:         of the windows.
-    centres:        int16 [y][x][window], of the whole image.
+    centres:        int16 [window][y][x], of the whole image.
     shifts:         int8, as uint8, [y][x][neighbour][4], of the whole image: centres of a pixel
                     minus those of its right, and of its lower neighbour, cut to +-16: first minus
                     first, second minus second, first minus second, second minus first.
@@ -59,8 +59,7 @@ def arrays(config: ResolvedConfig, width: int, height: int, parts: Partitioning)
     slots = int(memory.row_slots(config, 0, parts.height).max()) + 1
     columns = (parts.width + 1) // 2
     wanted: Wanted = [
-        ('centres', (height, width, 2), 'int16'),
-        ('estimates', (height, width), 'int16'), ('largest', (height, width), 'int16'),
+        ('centres', (2, height, width), 'int16'),
         ('shifts', (height, width, 2, 4), 'uint8'),
         *layout.feature_arrays(config, width, height, count),
         ('data_cost', (parts.height, parts.width, PIXEL), 'uint8'),

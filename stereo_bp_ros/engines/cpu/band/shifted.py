@@ -26,20 +26,22 @@ class Windows(NamedTuple):
     x: int
     y: int
     image_width: int
+    image_pixels: int
 
 
 @kernel
 def windows_of(level: BandLevel) -> Any:
     """The level as ``Windows``."""
     return Windows(level.width, level.height, level.radius, address(level.centres),
-                   address(level.shifts), level.x, level.y, level.centres.shape[1])
+                   address(level.shifts), level.x, level.y, level.centres.shape[2],
+                   level.centres.shape[1] * level.centres.shape[2])
 
 
 @kernel
 def centre(windows: Windows, x: int, y: int, window: int) -> int:
     """Of one window of a pixel of the partition."""
     place = (windows.y + y) * windows.image_width + windows.x + x
-    return np.int64(windows.centres[2 * place + window])
+    return np.int64(windows.centres[window * windows.image_pixels + place])
 
 
 @kernel

@@ -5,7 +5,6 @@ Features are of both images for every cost that counts: part of the stage ``prep
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel, parallel_ke
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     differing_bits,
+    interleave,
     load_bytes,
     saturating_difference,
     saturating_sum,
@@ -33,9 +33,6 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
     store_bytes,
     where_less,
 )
-
-#: The largest derivative of bytes.
-MAX_DERIVATIVE = 4 * 255
 
 
 class Target(NamedTuple):
@@ -135,16 +132,16 @@ def _census(grey: Any, reach: int, spacing: int, radius_x: int, radius_y: int, o
     parts = scratch.shape[0]
     for part in numba.prange(parts):
         planes = scratch[part].reshape(-1)
+        words = address(planes.view(np.uint64))
         for y in range(part * height // parts, (part + 1) * height // parts):
+            to = address(out[y])
             for x in range(begin, end, VECTOR_BYTES):
                 _census_planes(address(grey), (y + reach) * stride + reach + x, spacing,
                                spacing * stride, radius_x, radius_y, address(planes))
+                join_planes(address(planes), 0, VECTOR_BYTES, address(planes))
+                place = first + step * x
                 for lane in range(min(VECTOR_BYTES, end - x)):
-                    word = np.uint64(0)
-                    for plane in range(8):
-                        word |= np.uint64(planes[plane * VECTOR_BYTES + lane]) << np.uint64(
-                            8 * plane)
-                    out[y, first + step * (x + lane)] = word
+                    to[place + step * lane] = words[lane]
 
 
 @kernel
@@ -172,6 +169,26 @@ def _census_planes(grey: Any, centre: int, step_x: int, step_y: int, radius_x: i
         total = zero
 
 
+@kernel
+def join_planes(planes: Any, place: int, stride: int, words: Any) -> None:
+    """64 words of eight bytes, one from each plane; addresses of uint8, which may be the same.
+
+    :param place, stride: where the first plane begins, and from one to the next.
+    """
+    a, b = load_bytes(planes, place), load_bytes(planes, place + stride)
+    c, d = load_bytes(planes, place + 2 * stride), load_bytes(planes, place + 3 * stride)
+    e, f = load_bytes(planes, place + 4 * stride), load_bytes(planes, place + 5 * stride)
+    g, h = load_bytes(planes, place + 6 * stride), load_bytes(planes, place + 7 * stride)
+    ae, bf, cg, dh = interleave(a, e), interleave(b, f), interleave(c, g), interleave(d, h)
+    for half in range(2):
+        aceg, bdfh = interleave(ae[half], cg[half]), interleave(bf[half], dh[half])
+        for quarter in range(2):
+            first, last = interleave(aceg[quarter], bdfh[quarter])
+            target = (4 * half + 2 * quarter) * VECTOR_BYTES
+            store_bytes(words, target, first)
+            store_bytes(words, target + VECTOR_BYTES, last)
+
+
 # --- bytes, which differ by their absolute difference
 
 def _fill_grey(grey: Any, reach: int, config: ResolvedConfig, target: Target,
@@ -188,30 +205,34 @@ def _fill_grey(grey: Any, reach: int, config: ResolvedConfig, target: Target,
 def _fill_sobel(grey: Any, reach: int, config: ResolvedConfig, target: Target,
                 arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """The x derivative times ``sobel_scale``, clipped to +-``prefilter_cap``, plus 128."""
-    _sobel(grey, reach, _sobel_values(config.sobel_scale, config.prefilter_cap), *target)
-
-
-@functools.lru_cache(maxsize=8)
-def _sobel_values(scale: float, cap: float) -> np.ndarray[Any, Any]:
-    """The feature of every derivative, - ``MAX_DERIVATIVE`` first."""
-    bound = np.float32(cap or math.inf)
-    scaled = np.arange(-MAX_DERIVATIVE, MAX_DERIVATIVE + 1, dtype=np.float32) * np.float32(scale)
-    # In float64: 0.49999997 + 0.5 is 1 in float32.
-    values = np.floor(np.clip(scaled, -bound, bound).astype(np.float64) + 128.5)
-    return np.clip(values, 0, 255).astype(np.uint8)
+    _sobel(grey, reach, np.float32(config.sobel_scale),
+           np.float32(config.prefilter_cap or math.inf), *target)
 
 
 @parallel_kernel
-def _sobel(grey: Any, reach: int, values: Any, out: Any, first: int, step: int, begin: int,
-           end: int) -> None:
+def _sobel(grey: Any, reach: int, scale: Any, cap: Any, out: Any, first: int, step: int,
+           begin: int, end: int) -> None:
     for y in numba.prange(out.shape[0]):
-        above, own, below = grey[y + reach - 1], grey[y + reach], grey[y + reach + 1]
+        found, to = np.empty(end - begin, np.uint8), out[y]
+        _sobel_row(grey[y + reach - 1, begin + reach - 1:], grey[y + reach, begin + reach - 1:],
+                   grey[y + reach + 1, begin + reach - 1:], scale, cap, found)
         for x in range(begin, end):
-            left, right = x + reach - 1, x + reach + 1
-            derivative = (np.int64(above[right]) - np.int64(above[left])
-                          + 2 * (np.int64(own[right]) - np.int64(own[left]))
-                          + np.int64(below[right]) - np.int64(below[left]))
-            out[y, first + step * x] = values[derivative + MAX_DERIVATIVE]
+            to[first + step * x] = found[x - begin]
+
+
+@kernel
+def _sobel_row(above: Any, own: Any, below: Any, scale: Any, cap: Any, out: Any) -> None:
+    for x in range(out.shape[0]):
+        derivative = (np.int32(above[x + 2]) - np.int32(above[x])
+                      + 2 * (np.int32(own[x + 2]) - np.int32(own[x]))
+                      + np.int32(below[x + 2]) - np.int32(below[x]))
+        value = np.float32(np.int32(derivative)) * scale
+        value = cap if value > cap else value
+        value = -cap if value < -cap else value
+        # In float64: 0.49999997 + 0.5 is 1 in float32.
+        exact = np.float64(value) + 128.5
+        exact = 0.0 if exact < 0.0 else exact
+        out[x] = np.uint8(np.int32(255.0 if exact > 255.0 else exact))
 
 
 # --- how far features are from each other: of one pixel, or of two, whose places are tuples

@@ -266,35 +266,51 @@ def fill_fractions(data_cost: Any, level: Level, first_x: int, first_y: int, lef
     :param fraction: int8 H x W, filled.
     """
     _, columns, label_bytes = data_cost.shape
+    side = 2 * FRACTION_RADIUS + 1
     for index in numba.prange(bottom - top):
-        y = top + np.int64(index)
+        costs, y, of_columns = address(data_cost), top + np.int64(index), np.empty(side, np.int64)
+        last = -1
         for x in range(left, right):
             found = np.int64(label[y, x])
             fraction[y, x] = 0
-            if 0 < found < level.labels - 1:
-                fraction[y, x] = _fraction(address(data_cost), columns, label_bytes, level,
-                                           x - first_x, y - first_y, found)
+            if not 0 < found < level.labels - 1:
+                last = -1
+                continue
+            # Of neighbours with one label all columns but the last are known.
+            for i in range(side - 1):
+                of_columns[i] = of_columns[i + 1]
+            for i in range(side - 1 if found == last else 0, side):
+                of_columns[i] = _column_sums(costs, columns, label_bytes, level,
+                                             x - first_x + i - FRACTION_RADIUS, y - first_y,
+                                             found)
+            sums, last = np.int64(0), found
+            for i in range(side):
+                sums += of_columns[i]
+            fraction[y, x] = two_lines(sums & 0xffff, sums >> 32, sums >> 16 & 0xffff)
 
 
 @kernel
-def _fraction(costs: Any, columns: int, label_bytes: int, level: Level, x: int, y: int,
-              label: int) -> int:
-    """``x`` and ``y`` of the partition; windows are replicated beyond it."""
-    before = least = after = 0
+def _column_sums(costs: Any, columns: int, label_bytes: int, level: Level, x: int, y: int,
+                 label: int) -> int:
+    """Costs of a column of the window: of the label before, of that after, of the label itself.
+
+    16 bits each, the first ones lowest. ``x`` and ``y`` of the partition; windows are replicated
+    beyond it.
+    """
+    total, column = np.int64(0), min(max(x, 0), level.width - 1)
     for row in range(y - FRACTION_RADIUS, y + FRACTION_RADIUS + 1):
-        start = min(max(row, 0), level.height - 1) * columns
-        for column in range(x - FRACTION_RADIUS, x + FRACTION_RADIUS + 1):
-            place = (start + min(max(column, 0), level.width - 1)) * label_bytes + label
-            before += np.int64(costs[place - 1])
-            least += np.int64(costs[place])
-            after += np.int64(costs[place + 1])
-    return two_lines(before, least, after)
+        place = (min(max(row, 0), level.height - 1) * columns + column) * label_bytes + label
+        total += (np.int64(costs[place - 1]) + (np.int64(costs[place]) << 32)
+                  + (np.int64(costs[place + 1]) << 16))
+    return total
 
 
 @kernel
 def two_lines(before: int, least: int, after: int) -> int:
     """Sixteenths from a label to where two lines of one slope through three costs meet."""
-    rise = max(before, after) - least
-    if least > before or least > after or rise == 0:
-        return 0
-    return (16 * (before - after) + rise) // (2 * rise)
+    rise = np.int32(max(before, after) - least)
+    is_least = (rise > 0) & (least <= before) & (least <= after)
+    # No such quotient of numbers below 2^23 is rounded up to a whole number.
+    quotient = np.float32(np.int32(16 * (before - after) + rise)) / np.float32(
+        np.int32(2 * rise) if is_least else np.int32(1))
+    return np.int32(np.floor(quotient)) if is_least else np.int32(0)

@@ -246,17 +246,57 @@ def _compare_grey(sums: Any, threshold: int, usual: Any, at_edges: Any, truncati
     height, width = sums.shape
     for row in numba.prange(height - 2):
         y = np.int64(row) + 1
-        for x in range(1, width - 1):
-            node = truncations[y, (x + y) % 2, x // 2 // truncations.shape[4]]
-            lane = x // 2 % truncations.shape[4]
-            up = down = left = right = np.int32(0)
-            for beside in range(-1, 2):
-                of_row, of_column = sums[y, x + beside], sums[y + beside, x]
-                up += of_row - sums[y - 1, x + beside]
-                down += of_row - sums[y + 1, x + beside]
-                left += of_column - sums[y + beside, x - 1]
-                right += of_column - sums[y + beside, x + 1]
-            node[UP, lane] = at_edges if abs(up) >= threshold else usual
-            node[DOWN, lane] = at_edges if abs(down) >= threshold else usual
-            node[LEFT, lane] = at_edges if abs(left) >= threshold else usual
-            node[RIGHT, lane] = at_edges if abs(right) >= threshold else usual
+        found = np.empty((4, width), truncations.dtype)
+        _compare_row(sums[y - 1], sums[y], sums[y + 1], np.int32(threshold), usual, at_edges,
+                     found)
+        for odd in range(2):
+            _spread_row(found, odd, truncations[y, (y + odd) % 2])
+
+
+@kernel
+def _compare_row(above: Any, own: Any, below: Any, threshold: Any, usual: Any, at_edges: Any,
+                 out: Any) -> None:
+    """Over three pixels on each side of an edge."""
+    up, down, left, right = out[UP], out[DOWN], out[LEFT], out[RIGHT]
+    for x in range(1, own.shape[0] - 1):
+        row = _sum(own[x - 1], own[x], own[x + 1])
+        column = _sum(above[x], own[x], below[x])
+        row_above = _sum(above[x - 1], above[x], above[x + 1])
+        row_below = _sum(below[x - 1], below[x], below[x + 1])
+        column_before = _sum(above[x - 1], own[x - 1], below[x - 1])
+        column_after = _sum(above[x + 1], own[x + 1], below[x + 1])
+        up[x] = at_edges if _distance(row, row_above) >= threshold else usual
+        down[x] = at_edges if _distance(row, row_below) >= threshold else usual
+        left[x] = at_edges if _distance(column, column_before) >= threshold else usual
+        right[x] = at_edges if _distance(column, column_after) >= threshold else usual
+
+
+@kernel
+def _sum(a: Any, b: Any, c: Any) -> Any:
+    return np.int32(np.int32(a + b) + c)
+
+
+@kernel
+def _distance(a: Any, b: Any) -> Any:
+    return np.int32(abs(np.int32(a - b)))
+
+
+@kernel
+def _spread_row(found: Any, odd: int, out: Any) -> None:
+    """From [direction][x] to [tile][direction][lane] of one colour, but for the borders."""
+    tiles, _, count = out.shape
+    first, end = 1 - odd, (found.shape[1] - odd) // 2
+    up, down, left, right = found[UP], found[DOWN], found[LEFT], found[RIGHT]
+    if count == 1:          # a stride that is known becomes vectors
+        nodes = out.reshape(-1)
+        for column in range(first, end):
+            nodes[4 * column + UP] = up[2 * column + odd]
+            nodes[4 * column + DOWN] = down[2 * column + odd]
+            nodes[4 * column + LEFT] = left[2 * column + odd]
+            nodes[4 * column + RIGHT] = right[2 * column + odd]
+        return
+    for tile in range(tiles):
+        begin = tile * count
+        for direction in range(4):
+            for lane in range(max(0, first - begin), min(count, end - begin)):
+                out[tile, direction, lane] = found[direction, 2 * (begin + lane) + odd]

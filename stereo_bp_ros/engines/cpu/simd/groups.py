@@ -63,6 +63,16 @@ def store_pixels(code: Code, address: Any, first: Any, second: Any, vector: Any)
              taken(code.builder, vector, vector, range(start, start + PIXEL)))
 
 
+@operation(lambda address, offset: types.uint32(BYTE_ADDRESS, types.intp))
+def load_four(code: Code, address: Any, offset: Any) -> Any:
+    """Four bytes as one number, the first one lowest."""
+    word = ir.IntType(32)
+    value = code.builder.load(code.builder.bitcast(code.builder.gep(address, [offset]),
+                                                   word.as_pointer()))
+    value.align = 1
+    return value
+
+
 @operation(lambda address, first, second: BYTES(BYTE_ADDRESS, types.intp, types.intp))
 def spread_bytes(code: Code, address: Any, first: Any, second: Any) -> Any:
     """A byte for each of two pixels, in all of its lanes."""

@@ -22,6 +22,8 @@ RADIUS, BEND_RADIUS, HOLE_RADIUS = 5, 10, 25
 #: A bend is the second difference over pixels so far apart, and at most so many sixteenths.
 BEND_STEP, MAX_BEND = 8, 128
 
+_BESIDE = np.ones((3, 3), np.uint8)
+
 #: A mean bend of so many sixteenths halves the confidence.
 HALVING_BEND = 8
 
@@ -51,14 +53,23 @@ def judge(valid: np.ndarray[Any, Any], filled: np.ndarray[Any, Any],
     _find_leads(valid, best, second, is_sad, largest_cost, steps)
     _add_windows(steps, RADIUS, sums)
     _find_jumps(valid, steps)
-    cv2.distanceTransform(steps, cv2.DIST_C, cv2.DIST_MASK_3, dst=out)
-    _weigh(sums, bends, matched, out)
+    _add_distances(steps, out.reshape(-1).view(np.uint8)[:size].reshape(height, width))
+    _weigh(sums, bends, matched, steps, out)
 
 
 def _add_windows(values: np.ndarray[Any, Any], radius: int, out: np.ndarray[Any, Any]) -> None:
     side = 2 * radius + 1
     cv2.boxFilter(values, cv2.CV_32S, (side, side), dst=out, normalize=False,
                   borderType=cv2.BORDER_CONSTANT)
+
+
+def _add_distances(is_smooth: np.ndarray[Any, Any], eroded: np.ndarray[Any, Any]) -> None:
+    """In its place how far it is to the next 0, diagonals as one, at most ``RADIUS``."""
+    source = is_smooth
+    for _ in range(RADIUS - 1):
+        cv2.erode(source, _BESIDE, dst=eroded)
+        np.add(is_smooth, eroded, out=is_smooth)
+        source = eroded
 
 
 @parallel_kernel
@@ -105,33 +116,49 @@ def _find_jumps(valid: Any, is_smooth: Any) -> None:
     height, width = valid.shape
     for y in numba.prange(height):
         above, row, below = valid[max(y - 1, 0)], valid[y], valid[min(y + 1, height - 1)]
-        for x in range(width):
-            left, right = row[max(x - 1, 0)], row[min(x + 1, width - 1)]
-            is_smooth[y, x] = np.uint8(not (
-                _is_jump(row[x], left) or _is_jump(row[x], right)
-                or _is_jump(row[x], above[x]) or _is_jump(row[x], below[x])))
+        to, last = is_smooth[y], width - 1
+        for x in range(1, last):
+            to[x] = _is_smooth(row[x], row[x - 1], row[x + 1], above[x], below[x])
+        to[0] = _is_smooth(row[0], row[0], row[min(1, last)], above[0], below[0])
+        to[last] = _is_smooth(row[last], row[max(last - 1, 0)], row[last], above[last],
+                              below[last])
+
+
+@kernel
+def _is_smooth(own: Any, left: Any, right: Any, above: Any, below: Any) -> Any:
+    # ``|``, not ``or``: without branches LLVM makes vectors of the loop.
+    return np.uint8(1) - np.uint8(_is_jump(own, left) | _is_jump(own, right)
+                                  | _is_jump(own, above) | _is_jump(own, below))
 
 
 @kernel
 def _is_jump(one: Any, other: Any) -> Any:
-    return (one < 0) != (other < 0) or abs(np.int32(one) - np.int32(other)) > JUMP
+    difference = abs(np.int32(np.int32(one) - np.int32(other)))
+    return ((one < 0) != (other < 0)) | (difference > JUMP)
 
 
 @parallel_kernel
-def _weigh(sums: Any, bends: Any, matched: Any, out: Any) -> None:
-    """From the distance to a jump to the confidence."""
+def _weigh(sums: Any, bends: Any, matched: Any, distances: Any, out: Any) -> None:
     height, width = sums.shape
+    # All are whole numbers, and so are their products, which float64 holds.
+    columns = np.empty((3, width))
+    for x in range(width):
+        columns[0, x] = _cut(x, width, RADIUS)
+        columns[1, x] = _cut(x, width, BEND_RADIUS)
+        columns[2, x] = _cut(x, width, HOLE_RADIUS)
     for y in numba.prange(height):
-        rows, bend_rows = _cut(y, height, RADIUS), _cut(y, height, BEND_RADIUS)
-        hole_rows = _cut(y, height, HOLE_RADIUS)
+        rows = np.float64(_cut(y, height, RADIUS))
+        bend_rows = np.float64(HALVING_BEND * _cut(y, height, BEND_RADIUS))
+        hole_rows = np.float64(_cut(y, height, HOLE_RADIUS))
+        lead, bend, found, distance, to = sums[y], bends[y], matched[y], distances[y], out[y]
+        pixels, bend_pixels, hole_pixels = columns[0], columns[1], columns[2]
         for x in range(width):
-            pixels = rows * _cut(x, width, RADIUS)
-            halving = HALVING_BEND * bend_rows * _cut(x, width, BEND_RADIUS)
-            twice = 2 * (min(np.int64(out[y, x]), RADIUS) + 1)
-            share = np.float64(matched[y, x]) / (hole_rows * _cut(x, width, HOLE_RADIUS))
-            found = np.float64(sums[y, x] * twice * halving) / np.float64(
-                255 * pixels * (twice + 1) * (halving + bends[y, x]))
-            out[y, x] = np.float32(found * (share * share))
+            halving = bend_rows * bend_pixels[x]
+            twice = 2.0 * (np.float64(distance[x]) + 1.0)
+            share = np.float64(found[x]) / (hole_rows * hole_pixels[x])
+            mean = np.float64(lead[x]) * twice * halving / (
+                255.0 * rows * pixels[x] * (twice + 1.0) * (halving + np.float64(bend[x])))
+            to[x] = np.float32(mean * (share * share))
 
 
 @kernel

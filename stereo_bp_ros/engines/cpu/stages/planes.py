@@ -24,6 +24,11 @@ RESIDUALS = (128, 64, 40, 32)
 #: Added to the variances of the places of samples, in steps squared.
 RIDGE = 0.04
 
+_FALL = 144 + np.arange(256) ** 2
+
+#: 64 / (1 + (k / 12)^2) by the difference k to the grey value of the cell, rounded.
+LIKENESS = (2 * 64 * 144 + _FALL) // (2 * _FALL)
+
 #: Bounds of slopes and of the constant, in 4096ths of a sixteenth.
 SLOPE, CONSTANT = float(2**19), float(2**26)
 
@@ -60,7 +65,9 @@ def fill(valid: Any, confidence: Any, grey: Any, x_begin: int, x_end: int, y_beg
             x, y = left + CELL // 2, top + CELL // 2
             count = _sample(valid, confidence, grey, x, y, threshold, samples)
             if count >= MIN_SAMPLES:
-                is_found, a, b, c, inliers, weight = _plane(samples[:, :count])
+                is_found, a, b, c, inliers, weight = _plane(
+                    samples[0, :count], samples[1, :count], samples[2, :count],
+                    samples[3, :count])
                 if is_found and 2 * inliers >= weight:
                     _apply(cell, a, b, c, 10 * inliers >= 8 * weight, most,
                            out[top:top + rows, left:left + CELL])
@@ -123,18 +130,10 @@ def _sample(valid: Any, confidence: Any, grey: Any, x: int, y: int, threshold: f
             out[0, count] = i
             out[1, count] = j
             out[2, count] = valid[row, column]
-            out[3, count] = _likeness(difference) * _quality(confidence[row, column],
-                                                             threshold) >> 8
+            out[3, count] = LIKENESS[min(difference, 255)] * _quality(confidence[row, column],
+                                                                  threshold) >> 8
             count += 1
     return count
-
-
-@kernel
-def _likeness(difference: int) -> int:
-    """64 / (1 + (k / 12)^2) by the difference k to the grey value of the cell, rounded."""
-    k = min(difference, 255)
-    fall = 144 + k * k
-    return (2 * 64 * 144 + fall) // (2 * fall)
 
 
 @kernel
@@ -158,27 +157,17 @@ def _mean(grey: Any, x: int, y: int) -> int:
 
 
 @kernel
-def _plane(samples: Any) -> tuple[bool, int, int, int, int, int]:
+def _plane(columns: Any, rows: Any, values: Any, weights: Any
+           ) -> tuple[bool, int, int, int, int, int]:
     """Slopes and constant of a plane, and the weights of its inliers and of all samples."""
     a, b = 0, 0
-    median, weight = _lower_median(samples[2], samples[3])
+    median, weight = _lower_median(values, weights)
     c = median << 12
     inliers = 0
     for residual in RESIDUALS:
-        n = si = sj = sii = sij = sjj = sv = siv = sjv = 0
-        for k in range(samples.shape[1]):
-            i, j, v, w = samples[0, k], samples[1, k], samples[2, k], samples[3, k]
-            if abs((v << 12) - (a * i + b * j + c)) >= residual << 12:
-                continue
-            n += w
-            si += w * i
-            sj += w * j
-            sii += w * i * i
-            sij += w * i * j
-            sjj += w * j * j
-            sv += w * v
-            siv += w * v * i
-            sjv += w * v * j
+        n, si, sj, sii, sij, sjj, sv, siv, sjv = _sums(
+            columns, rows, values, weights, np.int32(a), np.int32(b), np.int32(c),
+            np.int32(residual << 12))
         inliers = n
         if n == 0:
             return False, 0, 0, 0, 0, 0
@@ -196,6 +185,30 @@ def _plane(samples: Any) -> tuple[bool, int, int, int, int, int]:
 
 
 @kernel
+def _sums(columns: Any, rows: Any, values: Any, weights: Any, a: Any, b: Any, c: Any, most: Any
+          ) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """Of the samples near a plane, weighted: 1, places, their products, values by place.
+
+    32 bits hold them all, with which and without branches LLVM makes vectors of the loop.
+    """
+    zero = np.int32(0)
+    n = si = sj = sii = sij = sjj = sv = siv = sjv = zero
+    for k in range(weights.shape[0]):
+        i, j, v = columns[k], rows[k], values[k]
+        on_plane = np.int32(np.int32(a * i) + np.int32(np.int32(b * j) + c))
+        is_near = np.int32(abs(np.int32(np.int32(v << 12) - on_plane))) < most
+        w = weights[k] if is_near else zero
+        wi, wj, wv = np.int32(w * i), np.int32(w * j), np.int32(w * v)
+        n = np.int32(n + w)
+        si, sj = np.int32(si + wi), np.int32(sj + wj)
+        sii, sij = np.int32(sii + np.int32(wi * i)), np.int32(sij + np.int32(wi * j))
+        sjj, sv = np.int32(sjj + np.int32(wj * j)), np.int32(sv + wv)
+        siv, sjv = np.int32(siv + np.int32(wv * i)), np.int32(sjv + np.int32(wv * j))
+    return (np.int64(n), np.int64(si), np.int64(sj), np.int64(sii), np.int64(sij),
+            np.int64(sjj), np.int64(sv), np.int64(siv), np.int64(sjv))
+
+
+@kernel
 def _rounded(value: float, most: float) -> int:
     return int(min(max(np.floor(value + 0.5), -most), most))
 
@@ -203,20 +216,24 @@ def _rounded(value: float, most: float) -> int:
 @kernel
 def _lower_median(values: Any, weights: Any) -> tuple[int, int]:
     """The weighted one, by bisection, and the sum of the weights."""
-    total = 0
-    for weight in weights:
-        total += weight
+    total = np.int64(_sum_to(values, weights, np.int32(2**15)))
     least, most = 0, 2**15 - 1
     while least < most:
         middle = (least + most) // 2
-        below = 0
-        for k in range(values.shape[0]):
-            below += weights[k] if values[k] <= middle else 0
+        below = np.int64(_sum_to(values, weights, np.int32(middle)))
         if 2 * below >= total:
             most = middle
         else:
             least = middle + 1
     return least, total
+
+
+@kernel
+def _sum_to(values: Any, weights: Any, most: Any) -> Any:
+    total = np.int32(0)
+    for k in range(values.shape[0]):
+        total = np.int32(total + (weights[k] if values[k] <= most else np.int32(0)))
+    return total
 
 
 @kernel
