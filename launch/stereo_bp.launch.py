@@ -37,6 +37,9 @@ CONFIG = pathlib.Path(__file__).resolve().parent.parent / 'config'
 #: The camera's process needs this profile too, see the README.
 FAST_DDS_PROFILE = CONFIG / 'fastdds_large_images.xml'
 
+#: The image that the layout of rviz2 shows.
+LAYOUT_IMAGE = 'left/image_rect'
+
 RESPAWN_DELAY_S = 2.0
 
 #: As ROS writes them, in small letters or in capitals.
@@ -142,9 +145,11 @@ def stay_down(node: Node, event: ProcessExited) -> list[LaunchDescriptionEntity]
 def viewer(given: dict[str, Any]) -> Node:
     """rviz2 on the topics of a node; their names in the layout are relative."""
     values, topics = launching.parameter_values(given), remappings(given)
-    if values.get('rectify'):       # then nobody publishes the image of the layout
-        raw = 'left/image_raw'
-        topics = [('left/image_rect', dict(reversed(topics)).get(raw, raw)), *topics]
+    is_side_by_side = values.get('side_by_side', 'off') != 'off'
+    image = ('' if is_side_by_side else 'left/') + (
+        'image_raw' if values.get('rectify') else 'image_rect')
+    if image != LAYOUT_IMAGE:       # then nobody publishes the image of the layout
+        topics = [(LAYOUT_IMAGE, dict(reversed(topics)).get(image, image)), *topics]
     return Node(
         package='rviz2', executable='rviz2', arguments=['-d', str(CONFIG / 'stereo_bp.rviz')],
         parameters=[{'use_sim_time': True}] if values.get('use_sim_time') else [],

@@ -28,6 +28,7 @@ from stereo_bp_ros.checks import calibration_checks
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import check_folder
+from stereo_bp_ros.cli.source_options import SOURCE, add_source_options, chosen_topics
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.evaluation import plots
@@ -48,7 +49,7 @@ PLACES = ('everywhere', 'at the right edge', 'at the lower edge', 'in the lower 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('path', type=pathlib.Path,
-                        help='data set folder, or bag (needs rosbags and mcap)')
+                        help=SOURCE)
     parser.add_argument('--every', type=shared.real(0, 3600), default=0.5, metavar='SECONDS',
                         help='measure a pair so often (default 0.5); 0 = every pair')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write calibration.json, and the terms over time as calibration.svg, '
                              'which needs matplotlib')
-    shared.add_topic_options(parser)
+    add_source_options(parser, with_truth=False)
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         check_folder(options.output, ('calibration.json', 'calibration.svg'),
                      [options.path, options.params_file])
     draws = bool(options.output) and shared.can_draw('calibration.svg')
-    sources = Sources(inputs_of([options.path]), shared.chosen_topics(options), options.limit)
+    sources = Sources(inputs_of([options.path]), chosen_topics(options), options.limit)
     for warning in sources.warnings:
         _log.warning(warning)
     observer = PairObserver(math.inf, interval_s=0.0, max_gap_s=math.inf, window_s=math.inf)

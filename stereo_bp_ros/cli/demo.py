@@ -25,6 +25,7 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
+from stereo_bp_ros.cli.source_options import add_source_options, chosen_topics
 from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.sources.scenes import sequence as scenes
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument('--bag', type=pathlib.Path, help='replay this bag')
     source.add_argument('--images', type=pathlib.Path, metavar='DIR',
                         help='replay this folder of pairs')
-    shared.add_topic_options(parser)
+    add_source_options(parser)
     parser.add_argument('--output', type=pathlib.Path, default='demo', metavar='DIR',
                         help='report.json, report.html and recordings (default: demo; the '
                              'page needs jinja2 and matplotlib); what an earlier demo left '
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     from stereo_bp_ros.cli import replay_recorded
     from stereo_bp_ros.replay.source import open_source
     from stereo_bp_ros.sources.pairs import Input, Sources
-    source, topics = options.bag or options.images, shared.chosen_topics(options)
+    source, topics = options.bag or options.images, chosen_topics(options)
     if source:
         if options.frames:
             raise ValueError('--frames is the length of the rendered sequences: '
@@ -146,6 +147,6 @@ def _perform(options: argparse.Namespace, sink: Sink | None, sources: Sources, o
 
     return replay_recorded.record_run(
         one.name, title if is_rendered else f'{title}: {one.source}', one, sources,
-        shared.chosen_topics(options), options.output / one.name, play,
+        chosen_topics(options), options.output / one.name, play,
         ('--rate', str(options.rate)), matcher=one.name, sink=sink,
         least_published=MIN_PUBLISHED if is_rendered else 0.0)

@@ -9,13 +9,14 @@
   stereo_bp evaluate kitti2012/ --params-file node.yaml
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
+  stereo_bp evaluate drive.mp4 --side-by-side left_right --calibration left.yaml
 
 Folders may be laid out as Middlebury (2001 to 2021), ETH3D, KITTI 2012 or 2015, DrivingStereo,
 a sequence of stamped pairs, left.png and right.png, or else by globs (docs/reference/files.md);
-a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where the data set says how many
-disparities it has, that many are searched unless --set disparity_range says otherwise; a setting
-min_depth goes by each pair's calibration in place of both. docs/reference/metrics.md defines every
-figure.
+a bag is a rosbag2 folder, a file of one, or a ROS 1 bag; a video is one with --side-by-side, or
+left.* and right.* in a folder. Where the data set says how many disparities it has, that many are
+searched unless --set disparity_range says otherwise; a setting min_depth goes by each pair's
+calibration in place of both. docs/reference/metrics.md defines every figure.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import dataclasses
 import functools
 import logging
 import pathlib
-from collections.abc import Sequence
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import (
@@ -38,6 +38,12 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
+from stereo_bp_ros.cli.source_options import (
+    SOURCE,
+    add_source_options,
+    chosen_topics,
+    open_sources,
+)
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError
@@ -45,8 +51,7 @@ from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Results, totals_of
 from stereo_bp_ros.issues import IssueCode
-from stereo_bp_ros.sources.bag_topics import StereoTopics, is_bag
-from stereo_bp_ros.sources.pairs import Input, Sources, inputs_of
+from stereo_bp_ros.sources.pairs import inputs_of
 from stereo_bp_ros.system import transport
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
@@ -57,8 +62,7 @@ _log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('paths', type=pathlib.Path, nargs='*', metavar='path',
-                        help='data set folder, or bag (needs rosbags and mcap); several are '
-                             'judged apart and together')
+                        help=f'{SOURCE}; several are judged apart and together')
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
@@ -89,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'frames and some of all, and a map of the errors (the page needs '
                              'jinja2 and matplotlib)')
     evaluate_scale.add_arguments(parser)
-    shared.add_topic_options(parser)
+    add_source_options(parser)
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
@@ -111,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     fixed = scenario.settings if scenario else {}
     opened = functools.cache(lambda: open_sources(
         scenario.inputs if scenario else inputs_of(options.paths),
-        shared.chosen_topics(options), options.limit))
+        chosen_topics(options), options.limit))
     # A setting that is none is said before a source that cannot be read.
     config = MatcherConfig.from_mapping(shared.chosen_settings(
         options, fixed, otherwise=AUTO, size=lambda: opened().first_size()))
@@ -171,15 +175,6 @@ def run(options: argparse.Namespace) -> int:
     return 0 if passed else 1
 
 
-def open_sources(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
-    """All pairs; warns of what is not read, or not as the inputs say."""
-    if not topics.globs and any(isinstance(one.source, pathlib.Path) and is_bag(one.source)
-                                for one in inputs):
-        shared.require('rosbags', 'mcap')       # which folders of images do without
-    sources = Sources(inputs, topics, limit)
-    for warning in sources.warnings:
-        _log.warning(warning)
-    return sources
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:

@@ -1,4 +1,4 @@
-"""Match two images, rectified ones or with --rectify raw ones.
+"""Match two images, or every pair of a folder, a bag or a video.
 
   stereo_bp match left.png right.png
   stereo_bp match left.png right.png --preset road -o disparity.png --picture picture.png
@@ -6,7 +6,13 @@
   stereo_bp match im0.png im1.png --calibration calib.txt --depth depth.pfm --truth disp0.pfm
   stereo_bp match left.png right.png --calibration left.yaml --points cloud.ply --depth depth.png
   stereo_bp match raw_left.png raw_right.png --rectify stereo.yaml --points cloud.ply
+  stereo_bp match both.png --side-by-side left_right
+  stereo_bp match recording/ --output results/
+  stereo_bp match left.mp4 right.mp4 --calibration left.yaml --output results/
+  stereo_bp match drive.mp4 --side-by-side left_right --output results/ --write disparity.png
 
+A set of pairs goes into a folder: disparity/NAME.pfm and so on. A run that was stopped goes on
+where it was: give the same command again. `stereo_bp evaluate` has the scores of a set.
 The ending of a name says the format. .pfm (invalid = inf), .tiff and .npy (NaN) have float32; .png
 has 16 bits with 0 = invalid: disparity in 1/256 pixel (the convention of KITTI), depth in
 millimetres, confidence in 1/65535. A calibration whose principal points differ shifts what is
@@ -31,38 +37,56 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification, remapped
 from stereo_bp_ros.checks import checks, truth_checks
 from stereo_bp_ros.checks.byte_checks import check_bytes
+from stereo_bp_ros.cli import match_set
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files
+from stereo_bp_ros.cli.source_options import SOURCE, add_source_options, add_truth_scale_option
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
-from stereo_bp_ros.images import files, output_files, pictures
+from stereo_bp_ros.images import files, output_files
 from stereo_bp_ros.images.raw_images import RawImage
 from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.issues import Issue
+from stereo_bp_ros.sources.bag_topics import is_bag
+from stereo_bp_ros.sources.datasets.entries import read_side_by_side
 from stereo_bp_ros.sources.datasets.named import truth_scale
 from stereo_bp_ros.sources.datasets.truths import default_scale, read_truth
+from stereo_bp_ros.sources.videos import is_video
 from stereo_bp_ros.stream.stereo_stream import StereoStream
 
 if TYPE_CHECKING:
     from stereo_bp_ros.stream.observer import Observation
 
-HELP = 'match two images: disparity, depth, cloud, confidence and a picture'
+HELP = 'match two images or every pair of a set: disparity, depth, cloud, confidence, picture'
 NEEDS = ()
 
 #: Outputs that a file is asked for by an option of their name.
 FURTHER = ('depth', 'points', 'confidence')
 
+#: Options of the one form and of the other, with what they are unless they are given.
+OF_TWO_IMAGES = {**dict.fromkeys((*FURTHER, 'picture', 'truth', 'truth_scale')), 'repeat': 1}
+OF_A_SET = {'write': None, 'skip_unreadable': False, 'rectified': 'auto', 'approximate_sync': None,
+            **dict.fromkeys(('left_glob', 'right_glob', 'left_image', 'right_image', 'left_info',
+                             'right_info'), '')}
+
 _log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('left', type=pathlib.Path, help='left image')
-    parser.add_argument('right', type=pathlib.Path, help='right image')
-    parser.add_argument('-o', '--output', type=pathlib.Path, default='disparity.pfm',
-                        metavar='FILE',
-                        help='disparity, .pfm, .png, .tiff or .npy (default disparity.pfm)')
+    parser.add_argument('left', type=pathlib.Path, help=f'left image or video; alone: {SOURCE}')
+    parser.add_argument('right', type=pathlib.Path, nargs='?', help='right image or video')
+    parser.add_argument('-o', '--output', type=pathlib.Path, metavar='PATH',
+                        help='disparity, .pfm, .png, .tiff or .npy (default disparity.pfm); of a '
+                             'set the folder for the results')
+    parser.add_argument('--write', type=match_set.outputs_of, metavar='NAME,...',
+                        help='of a set: which outputs are written, each with or without an '
+                             'ending: ' + ','.join(map(''.join, match_set.ENDINGS.items()))
+                             + ' (default: these, as far as there is a calibration)')
+    parser.add_argument('--skip-unreadable', action='store_true',
+                        help='of a set: leave out pairs that cannot be read, and count them '
+                             '(default: the first one ends the run)')
     parser.add_argument('--picture', type=pathlib.Path, metavar='FILE',
                         help='input beside coloured disparity, PNG '
                              '(default: the output with the ending _picture.png)')
@@ -74,19 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              '--calibration or --rectify')
     parser.add_argument('--confidence', type=pathlib.Path, metavar='FILE',
                         help='confidence from 0 to 1, .pfm, .png, .tiff or .npy')
-    parser.add_argument('--calibration', type=pathlib.Path, metavar='FILE',
-                        help='calib.txt of Middlebury, ETH3D or KITTI, left.yaml (camera_info of '
-                             'ROS) or P_left.txt with that of the right camera beside it, or '
-                             "OpenCV's stereo YAML in metres; --set min_depth=METRES goes by it")
-    parser.add_argument('--rectify', type=pathlib.Path, metavar='FILE',
-                        help='rectify both raw images to grey ones first: left.yaml (camera_info '
-                             "of ROS), or OpenCV's stereo YAML, with D, K, R and P; in place of "
-                             '--calibration')
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
-    shared.add_truth_scale_option(parser)
+    add_truth_scale_option(parser)
     parser.add_argument('--repeat', type=shared.whole(1), default=1, metavar='N',
                         help='match N times and report the median time (default 1)')
+    add_source_options(parser, with_truth=False)
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
@@ -94,8 +111,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if _is_set(options):
+        for name, default in OF_TWO_IMAGES.items():
+            if getattr(options, name) != default:
+                raise ValueError(f'--{name.replace("_", "-")} is for two images: of a set '
+                                 + ('`stereo_bp evaluate` has the scores' if 'truth' in name else
+                                    '--write says what is written' if name != 'repeat' else
+                                    'each pair is matched once'))
+        return match_set.run(options)
     _check(options)
-    left, right = files.read_image(options.left), files.read_image(options.right)
+    if options.side_by_side:
+        left, right = read_side_by_side(options.left, options.side_by_side)
+    else:
+        left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
     raw_issues: list[Issue] = []
     if options.rectify:
@@ -155,6 +183,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _is_set(options: argparse.Namespace) -> bool:
+    """Whether there may be several pairs."""
+    left = options.left
+    if is_video(left):
+        return True
+    is_image = bool(options.side_by_side) and left.is_file() and not is_bag(left)
+    return options.right is None and not is_image
+
+
 def _rectified(path: pathlib.Path, left: np.ndarray, right: np.ndarray
                ) -> tuple[np.ndarray, np.ndarray, Calibration]:
     """Both raw images rectified, in grey values, and the calibration that then holds."""
@@ -191,6 +228,14 @@ def _check(options: argparse.Namespace) -> None:
 
     :raises ValueError: an option does not fit, or a file cannot be written.
     """
+    for name, default in OF_A_SET.items():
+        if getattr(options, name) != default:
+            raise ValueError(f'--{name.removesuffix("_image").replace("_", "-")} is for a set of '
+                             'pairs: name a folder, a bag or a video')
+    if options.side_by_side and options.right:
+        raise ValueError(f'--side-by-side and {options.right} exclude each other: one image holds '
+                         'both')
+    options.output = options.output or pathlib.Path('disparity.pfm')
     if not options.picture:
         options.picture = options.output.with_name(options.output.stem + '_picture.png')
     output_files.check_ending(options.output, 'disparity')
@@ -216,9 +261,7 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     """Write every file that is asked for; what each holds, and its name."""
     assert frame.disparity is not None
     written = {'disparity': str(options.output)}
-    found = frame.disparity, frame.valid
-    low, high = pictures.color_range(found)
-    drawn = pictures.comparison(left, {'match': found}, low=low, high=high).picture
+    drawn = match_set.picture_of(left, frame)
     if options.output.suffix.lower() == '.png':
         lost = int(np.count_nonzero(frame.disparity[frame.valid] < 0))
         if lost:

@@ -19,9 +19,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.files import AUTO, NONE, load_preset, preset_names, preset_purpose
-from stereo_bp_ros.config.mappings import parse_assignments, stamp_tolerance_s
+from stereo_bp_ros.config.mappings import parse_assignments
 from stereo_bp_ros.config.matcher import default_preset
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE, load_parameter_file
@@ -30,7 +29,6 @@ from stereo_bp_ros.config.stereo_image_proc import HINTS, hint
 from stereo_bp_ros.engines import choice
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown, visible
 from stereo_bp_ros.evaluation import metrics
-from stereo_bp_ros.sources.bag_topics import MAX_SCALE, Globs, StereoTopics
 from stereo_bp_ros.system import atomic_files, transport
 
 _log = logging.getLogger(__name__)
@@ -133,7 +131,7 @@ def add_matcher_options(
     """--preset, --set and --backend; ``otherwise``: the preset where none is named."""
     parser.add_argument('--preset', metavar='NAME',
                         help='set of settings (--help lists them); none: their own defaults; '
-                             f'auto: the best for this machine (default: {otherwise})')
+                             f'auto: the best for roads on this machine (default: {otherwise})')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE', dest='settings',
                         help='change one setting; may be given several times '
                              '(`stereo_bp info --settings` lists them)')
@@ -162,108 +160,6 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     """--json."""
     parser.add_argument('--json', action='store_true',
                         help='print every figure as JSON instead of a table')
-
-
-def add_glob_options(parser: argparse.ArgumentParser) -> None:
-    """--left-glob, --right-glob and --truth-glob."""
-    for side, other in (('left', 'right'), ('right', 'left')):
-        parser.add_argument(f'--{side}-glob', default='', metavar='PATTERN',
-                            help=f"{side} images in a folder, e.g. 'cam_{side[0]}/*.png'; pairs "
-                                 f'by the numbers in their names; with --{other}-glob')
-    parser.add_argument('--truth-glob', default='', metavar='PATTERN',
-                        help='their truths: PFM, or images of disparity (default: disparity/ with '
-                             'the names of the left images)')
-
-
-def add_truth_scale_option(parser: argparse.ArgumentParser) -> None:
-    """--truth-scale."""
-    parser.add_argument('--truth-scale', type=_scale, metavar='NUMBERS',
-                        help='numbers of a truth per pixel of disparity (grey levels), or per '
-                             'metre of depth; below 0 they have the other sign (default: as its '
-                             'set says; else 256 of images of 16 bits, 1 of PFM and float topics, '
-                             '1000 of depths of 16 bits; an image of 8 bits has none)')
-
-
-def _scale(text: str) -> float:
-    value = real(-MAX_SCALE, MAX_SCALE)(text)
-    if abs(value) < 1e-3:
-        raise argparse.ArgumentTypeError(f'{shown(text)} is nearer to 0 than 0.001')
-    return value
-
-
-def chosen_globs(options: argparse.Namespace) -> Globs | None:
-    """Patterns of images and truths; None: the command line names none.
-
-    :raises ValueError: it names one of those that need each other.
-    """
-    if bool(options.left_glob) != bool(options.right_glob):
-        raise ValueError('--left-glob and --right-glob go together')
-    if options.truth_glob and not options.left_glob:
-        raise ValueError('--truth-glob needs --left-glob and --right-glob')
-    return Globs(options.left_glob, options.right_glob, options.truth_glob
-                 ) if options.left_glob else None
-
-
-def add_topic_options(parser: argparse.ArgumentParser) -> None:
-    """Where the images of a bag or folder are, and how stamps may differ in a pair."""
-    add_glob_options(parser)
-    for side in ('left', 'right'):
-        parser.add_argument(f'--{side}', default='', metavar='TOPIC', dest=f'{side}_image',
-                            help=f'{side} images in a bag (default: found by its name)')
-    for side in ('left', 'right'):
-        parser.add_argument(f'--{side}-info', default='', metavar='TOPIC',
-                            help=f'camera_info of the {side} images (default: beside them)')
-    parser.add_argument('--truth-topic', default='', metavar='TOPIC',
-                        help='truth in a bag: a DisparityImage, an image of disparity or depth, '
-                             'or a PointCloud2 of a LiDAR (default: ground_truth/disparity or '
-                             'ground_truth/depth, if any)')
-    add_truth_scale_option(parser)
-    parser.add_argument('--truth-tolerance', type=real(0, 10), metavar='SECONDS',
-                        default=StereoTopics.truth_tolerance_s,
-                        help='a truth belongs to a pair whose stamp differs by at most as much; '
-                             'the nearest one counts (default: '
-                             f'{StereoTopics.truth_tolerance_s:g})')
-    parser.add_argument('--rectified', choices=('auto', 'yes', 'no'), default='auto',
-                        help='whether the images of a bag are rectified; auto (default) measures '
-                             'it where their camera_info describes a camera that distorts')
-    parser.add_argument('--calibration', type=pathlib.Path, metavar='FILE',
-                        help='calibration of the rectified images, as of `stereo_bp match`, in '
-                             'place of that beside them, or of camera_info in a bag')
-    parser.add_argument('--rectify', type=pathlib.Path, metavar='FILE',
-                        help='rectify raw images with D, K, R and P of a file, as `stereo_bp '
-                             'match`; replay sends them raw with this camera_info')
-    parser.add_argument('--approximate-sync', type=real(0, 10), metavar='SECONDS',
-                        help='pair images whose stamps differ by at most as much, as the node '
-                             'with approximate_sync (default: as a parameter file says, else '
-                             'stamps have to be equal)')
-
-
-def chosen_topics(options: argparse.Namespace) -> StereoTopics:
-    """Topics of a bag that the command line names, and how its pairs are found.
-
-    :raises ConfigError: a parameter file says what a node would not take.
-    :raises ValueError: two options exclude each other.
-    """
-    tolerance_s, path = options.approximate_sync, getattr(options, 'params_file', None)
-    if tolerance_s is None:
-        tolerance_s = stamp_tolerance_s(load_parameter_file(path)) if path else 0.0
-    if options.calibration and options.rectify:
-        raise ValueError('--rectify has a calibration: leave --calibration out')
-    for name in ('left_info', 'right_info', 'rectified'):
-        if (options.calibration or options.rectify) and getattr(options, name) not in ('', 'auto'):
-            raise ValueError(f'--{name.replace("_", "-")} and --calibration or --rectify exclude '
-                             'each other: the file says it')
-    focal, baseline = (getattr(options, name, None) for name in ('focal', 'baseline'))
-    calibration, rectification = (str(path.absolute()) if path else '' for path in (
-        options.calibration, options.rectify))
-    return StereoTopics(options.left_image, options.right_image, options.left_info,
-                        options.right_info, options.truth_topic,
-                        truth_tolerance_s=options.truth_tolerance, tolerance_s=tolerance_s,
-                        truth_scale=options.truth_scale, rectified=options.rectified,
-                        globs=chosen_globs(options), calibration=calibration,
-                        rectification=rectification,
-                        assumed=Calibration(focal, baseline, 0, 0, 0) if focal and baseline
-                        else None)
 
 
 def sync_parameters(options: argparse.Namespace) -> dict[str, Value]:

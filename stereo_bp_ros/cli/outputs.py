@@ -58,6 +58,24 @@ def check_folder(folder: pathlib.Path, names: Iterable[str],
             check_files({f'--output {folder}:': folder / name}, files)
 
 
+def check_results_folder(folder: pathlib.Path, description: str,
+                         inputs: Iterable[pathlib.Path | None]) -> None:
+    """Reject a folder for the results of a set that has anything else, or is within an input.
+
+    :param description: the name of a file that such a folder has, unless it is empty or new.
+    :param inputs: files and folders that are read.
+    :raises ValueError: names the folder, and what is in the way.
+    """
+    for path in inputs:
+        if path and (_is_same(folder, path) or _is_inside(folder, path)):
+            raise ValueError(f'--output {folder} is in {path}, which is read: name another folder')
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f'--output {folder} is a file: name a folder for the results of a set')
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / description).is_file():
+        raise ValueError(f'--output {folder} is not empty, and has no {description} of an earlier '
+                         'run: name another folder')
+
+
 def replace_folder(folder: pathlib.Path, inputs: Iterable[pathlib.Path | None] = ()) -> None:
     """Make an empty folder for the report of a demo or a replay; replaces an earlier one.
 

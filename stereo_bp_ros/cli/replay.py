@@ -1,4 +1,4 @@
-"""Publish a bag or a folder of pairs to the node's topics; with --output, report the answers.
+"""Publish a bag, a folder or a video to the node's topics; with --output, report the answers.
 
 Topics are relative: left/image_rect, left/camera_info, right/image_rect, right/camera_info. Put
 them into a namespace as usual, e.g. --ros-args -r __ns:=/stereo. Stamps become the time of
@@ -6,6 +6,7 @@ publishing; with --clock they stay and /clock is published, for nodes with use_s
 
   stereo_bp replay recording/            (rosbag2 folder, x.mcap, or ROS 1 bag)
   stereo_bp replay pairs/ --loop 0       (left/*.png, right/*.png, P_left.txt, P_right.txt)
+  stereo_bp replay drive.mp4 --side-by-side left_right --calibration left.yaml
   stereo_bp replay recording/ --output report/
 
 With --output the answers of a node come back over DDS and are judged as by `stereo_bp evaluate`:
@@ -29,17 +30,18 @@ from typing import Any
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress
+from stereo_bp_ros.cli.source_options import SOURCE, add_source_options, chosen_topics
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.system import process
 
-HELP = 'publish a bag or an image folder to the node, and report its answers'
+HELP = 'publish a bag, a folder or a video to the node, and report its answers'
 NEEDS = ('rclpy', 'rosbags', 'mcap')
 
 _log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('path', type=pathlib.Path, nargs='?', help='bag, or folder of pairs')
+    parser.add_argument('path', type=pathlib.Path, nargs='?', help=SOURCE)
     parser.add_argument('--rate', type=shared.real(0.001, 1000), default=1.0, metavar='FACTOR',
                         help='speed, 1 = as recorded (default)')
     parser.add_argument('--loop', type=shared.whole(0), default=1, metavar='N',
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='a longer time without a recorded message is shortened to this, and '
                              'said; in seconds of the recording (default 60)')
     parser.add_argument('--focal', type=shared.real(1, 1e6), metavar='PIXELS',
-                        help='focal length, for folders without calibration')
+                        help='focal length, for pairs without calibration')
     parser.add_argument('--baseline', type=shared.real(1e-6, 1e4), default=0.1, metavar='METRES',
                         help='with --focal (default 0.1)')
     parser.add_argument('--wait', type=shared.real(0, 86400), default=10.0, metavar='SECONDS',
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="with --output: start this package's node with the parameters of "
                              'the file, and stop it at the end; so do --preset, --set and '
                              '--backend')
-    shared.add_topic_options(parser)
+    add_source_options(parser)
     shared.add_matcher_options(parser, 'that of the node that runs')
     shared.add_json_option(parser)
 
@@ -94,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if options.focal:
         calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
     source = open_source(options.path, period_s=options.period, calibration=calibration,
-                         topics=shared.chosen_topics(options))
+                         topics=chosen_topics(options))
     if not source.pairs:
         raise StereoError(f'{options.path} has no stereo pairs: there is nothing to play')
     for warning in source.warnings:

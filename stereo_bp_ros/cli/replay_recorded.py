@@ -16,6 +16,7 @@ from stereo_bp_ros.cli import evaluate_report, progress
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
+from stereo_bp_ros.cli.source_options import chosen_topics
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.config.settings import Value
 from stereo_bp_ros.errors import StereoError
@@ -59,9 +60,9 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError('--start and settings exclude each other: the command says them')
     if options.ros_arguments and parameters and not options.start:
         raise ValueError('--ros-args are for a node that runs already, or for --start')
-    sources = Sources(scenario.inputs, shared.chosen_topics(options))
+    sources = Sources(scenario.inputs, chosen_topics(options))
     for path in sources.paths:          # before an earlier report is replaced by one without any
-        for warning in open_source(path, topics=shared.chosen_topics(options)).warnings:
+        for warning in open_source(path, topics=chosen_topics(options)).warnings:
             _log.warning(warning)
     shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [*sources.paths, options.scenario, options.params_file])
@@ -137,7 +138,7 @@ def _perform(name: str, one: Input, sources: Sources, method: Method,
             _warn(folder / 'node.log')
 
     return record_run(
-        name, one.name, one, sources, shared.chosen_topics(options), options.output / name, play,
+        name, one.name, one, sources, chosen_topics(options), options.output / name, play,
         player, loops=options.loop, period_s=options.period, method=method)
 
 

@@ -25,8 +25,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         'preset', 'rectify', 'image_transport', 'approximate_sync', 'min_depth',
         'disparity_range', 'row_correction', 'filling', 'points_max_depth', 'backend'),
     'Images and calibration': (
-        'rectified_width', 'rectified_height', 'row_correction_limit', 'mono16_scale',
-        'max_image_width', 'max_image_height', 'image_width', 'image_height', 'ignored_checks'),
+        'side_by_side', 'calibration', 'rectified_width', 'rectified_height',
+        'row_correction_limit', 'mono16_scale', 'max_image_width', 'max_image_height',
+        'image_width', 'image_height', 'ignored_checks'),
     'Pairs and time': (
         'approximate_sync_tolerance_seconds', 'queue_size', 'use_system_default_qos',
         'max_input_age', 'max_latency', 'jump_threshold'),

@@ -8,13 +8,14 @@
   stereo_bp view left.png right.png --calibration left.yaml --truth disparity.pfm
   stereo_bp view kitti2012/ --preset road
   stereo_bp view recording/ --limit 100 --save recording.rrd
+  stereo_bp view drive.mp4 --side-by-side left_right --calibration left.yaml
 
 Of a node, only the latest frame of each topic is shown: what comes while another one is on its
 way to the viewer is dropped, and neither waits nor slows the node. A node computes confidence and
 points while somebody subscribes to them: --without leaves them out.
 
-Pairs of folders and bags are read, rectified and matched as by `stereo_bp evaluate`. Points need a
-calibration, errors a truth.
+Pairs of folders, bags and videos are read, rectified and matched as by `stereo_bp evaluate`.
+Points need a calibration, errors a truth.
 """
 
 from __future__ import annotations
@@ -29,18 +30,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli import progress, viewer
-from stereo_bp_ros.cli.evaluate import open_sources
+from stereo_bp_ros.cli.source_options import (
+    SOURCE,
+    add_source_options,
+    chosen_topics,
+    open_sources,
+)
 from stereo_bp_ros.config.files import AUTO
 from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.method import Method
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, judge_all
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, for_each_pair
 from stereo_bp_ros.sources.bag_topics import is_bag
 from stereo_bp_ros.sources.datasets.entries import IMAGE_SUFFIXES, Entry, Pair, Unread
 from stereo_bp_ros.sources.datasets.named import truth_scale
 from stereo_bp_ros.sources.datasets.truths import default_scale, read_truth
 from stereo_bp_ros.sources.given_calibration import GivenCalibration
-from stereo_bp_ros.sources.pairs import inputs_of
+from stereo_bp_ros.sources.pairs import Input, inputs_of
+from stereo_bp_ros.sources.videos import is_video
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.viewing import Sink
@@ -54,16 +61,16 @@ OPTIONAL = ('left', 'confidence', 'points')
 #: Options whose values have another name.
 OPTION_NAMES = {'settings': 'set', 'left_image': 'left', 'right_image': 'right'}
 
-SOURCES = ('no source (running nodes), a recording (.rrd), two images, or folders and bags of '
-           'pairs')
+SOURCES = ('no source (running nodes), a recording (.rrd), two images or videos, or folders, bags '
+           'and videos of pairs')
 
 _log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('sources', type=pathlib.Path, nargs='*', metavar='source',
-                        help='recording of a view (.rrd), left and right image, or folders and '
-                             'bags of pairs, which are matched (default: running nodes)')
+                        help='recording of a view (.rrd), left and right image or video, or '
+                             f'pairs that are matched: {SOURCE} (default: running nodes)')
     _add_node_options(parser)
     _add_pair_options(parser)
     viewer.add_options(parser)
@@ -86,7 +93,7 @@ def _add_pair_options(parser: argparse.ArgumentParser) -> None:
                         help='stop after N pairs of each source (default: all)')
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity of two images: .pfm, or an image')
-    shared.add_topic_options(parser)
+    add_source_options(parser)
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
 
@@ -163,7 +170,7 @@ def _show_pairs(options: argparse.Namespace) -> int:
           Evaluation({name: config}, (), method, ('confidence', 'points')) as evaluation,
           progress.Bar('view') as bar):
         task = bar.add_task(f'Matching {pairs.title}', total=pairs.total)
-        for place, matched in judge_all(evaluation, pairs.unread):
+        for place, matched in for_each_pair(evaluation.judge, pairs.unread):
             for issue in map(str, matched.result.issues):
                 if issue not in told:
                     told.add(issue)
@@ -185,7 +192,7 @@ def _open_pairs(options: argparse.Namespace) -> _Pairs:
 
     :raises ValueError, StereoError: it cannot be read, or is none of ``SOURCES``.
     """
-    topics = shared.chosen_topics(options)
+    topics = chosen_topics(options)
     are_images = [path.suffix.lower() in IMAGE_SUFFIXES for path in options.sources]
     if are_images == [True, True]:
         pair = _pair_of_images(options)
@@ -193,13 +200,17 @@ def _open_pairs(options: argparse.Namespace) -> _Pairs:
         return _Pairs(pair.name, 1, lambda: (left.width, left.height),
                       iter([Unread(pair.name, lambda: pair)]))
     if options.truth:
-        raise ValueError('--truth is for two images: folders and bags have truths of their own')
+        raise ValueError('--truth is for two images: sets have truths of their own')
     for path in options.sources:
         if not path.exists():
             raise ValueError(f'there is no {path}')
-        if path.is_file() and not is_bag(path):
+        if path.is_file() and not (options.side_by_side or is_bag(path) or is_video(path)):
             raise ValueError(f'{path} cannot be viewed: view takes {SOURCES}')
-    sources = open_sources(inputs_of(options.sources), topics, options.limit)
+    inputs = inputs_of(options.sources)
+    if len(inputs) == 2 and all(map(is_video, options.sources)):
+        left, right = options.sources
+        inputs = (Input(f'{left.name} and {right.name}', left, right),)
+    sources = open_sources(inputs, topics, options.limit)
     return _Pairs(sources.title, sources.count, sources.first_size, (
         one for chunk in sources.chunks() for one in sources.unread(chunk)))
 
@@ -213,7 +224,7 @@ def _pair_of_images(options: argparse.Namespace) -> Pair:
         truth = functools.partial(read_truth, options.truth, levels)
         scale = levels or default_scale(options.truth)
     pair = Entry(left.name, left, right, truth, truth_scale=scale).load()
-    given = GivenCalibration(shared.chosen_topics(options), left)
+    given = GivenCalibration(chosen_topics(options), left)
     return given.applied(pair) if given else pair
 
 

@@ -17,7 +17,8 @@ from stereo_bp_ros.system.resources import PRESETS
 #: Name of the node, '/' and wildcards included, and its parameters by their whole names.
 Block = tuple[str, Mapping[str, Any]]
 
-#: In place of a shipped preset: the best one for this machine, or the default of each setting.
+#: In place of a shipped preset: the best one for roads on this machine, or the default of each
+#: setting.
 AUTO, NONE = 'auto', 'none'
 
 #: Values, lists and mappings of a YAML file, and how deep they lie within each other.

@@ -19,8 +19,8 @@ class NodeConfig(Settings):
 
     preset: str = setting(
         AUTO, 'preset that provides all settings of matching: a shipped one; none, their own '
-        'defaults; auto, the best one for this machine and the size of the first image, unless a '
-        'setting of matching is given')
+        'defaults; auto, the best one for roads on this machine and the size of the first image, '
+        'unless a setting of matching is given; robots indoors set indoor')
     autostart: bool = setting(
         True, 'configure and activate without being asked', read_only=True)
     lock_memory: bool = setting(
@@ -36,6 +36,15 @@ class NodeConfig(Settings):
     image_transport: str = setting(
         'raw', 'raw images, or compressed ones (PNG, JPEG) on <topic>/compressed',
         choices=('raw', 'compressed'), read_only=True)
+    side_by_side: str = setting(
+        'off', 'where each image of a side-by-side camera has those of the left and the right '
+        'camera; the node then subscribes to image_rect (with rectify image_raw) in place of '
+        'left/image_rect and right/image_rect',
+        choices=('off', 'left_right', 'right_left', 'top_bottom'), read_only=True)
+    calibration: str = setting(
+        '', 'file of the stereo calibration, in place of both camera_info topics: left.yaml of '
+        'camera_calibration with right.yaml beside it, or another one that --rectify reads (with '
+        'rectify) or --calibration (without)', read_only=True)
     approximate_sync: bool = setting(
         False, 'pair images whose stamps differ by up to the tolerance', live=True)
     approximate_sync_tolerance_seconds: float = setting(
@@ -76,6 +85,11 @@ class NodeConfig(Settings):
     on_device_loss: str = setting(
         'exit', 'after the loss of the GPU: exit with an error status, or continue on the CPU',
         choices=('exit', 'cpu'), live=True, ignored='on the CPU')
+
+    @property
+    def is_side_by_side(self) -> bool:
+        """Whether one image has those of both cameras."""
+        return self.side_by_side != 'off'
 
     @property
     def stamp_tolerance_s(self) -> float:

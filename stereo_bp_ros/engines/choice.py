@@ -73,11 +73,14 @@ def _resolve(given: MatcherConfig, calibration: Calibration | None,
 #: What ``auto`` chooses from, the fewest errors first. The last one is taken anyway.
 BEST = ('road', 'road_fast')
 
+#: Said with every choice: the other kind of scene that has a preset of its own.
+SCENES = 'auto is for roads: for a robot indoors set the preset indoor'
+
 
 def best_preset(settings: Mapping[str, Any], width: int = 0, height: int = 0) -> tuple[str, str]:
-    """The preset with the fewest errors that keeps 10 Hz here, of those that settings go with.
+    """The preset for roads with the fewest errors that keeps 10 Hz here and suits the settings.
 
-    Returns its name, and a sentence that says so and why.
+    Returns its name, and a sentence that says so, why, and for which scenes.
 
     :param settings: those that win over the preset's; on any machine the presets that are
         rejected with them are left out.
@@ -98,7 +101,7 @@ def best_preset(settings: Mapping[str, Any], width: int = 0, height: int = 0) ->
         if name == BEST[-1] or backend.is_fast_enough(resolved, width, height):
             break
     size = f', images of {width} x {height}' if width else ''
-    return name, f'preset auto takes {name} on {backend.name} ({backend.reason}){size}'
+    return name, f'preset auto takes {name} on {backend.name} ({backend.reason}){size}; {SCENES}'
 
 
 def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:

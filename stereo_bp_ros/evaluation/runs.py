@@ -161,7 +161,7 @@ class Evaluation:
         maps: dict[str, Map] = {}
         issues: list[Issue] = []
         for name, stream in self._streams.items():
-            seen = self._observe(stream, name, pair)
+            seen = observe_pair(stream, self._configs[name], self.method, pair)
             outputs = [one for one in self._outputs if not OUTPUTS[one].needs_calibration
                        or self.method.calibration_of(pair)]
             frames[name], times_ms = self._timed(functools.partial(
@@ -195,19 +195,6 @@ class Evaluation:
         return Matched(pair, Result(
             pair.name, left.width, left.height, found, host_memory.peak(), pair.input,
             tuple(issues)), maps, frames, self.method.calibration_of(pair))
-
-    def _observe(self, stream: StereoStream, name: str, pair: Pair) -> Observation:
-        """Make a matcher ready for a pair: its range, its size, and its rows."""
-        wanted = self.method.range_of(self._configs[name], pair)
-        if wanted != stream.config:
-            stream.reconfigure(wanted)
-        left, right = pair.images
-        seen = stream.observe(
-            left, right, stamp=None if pair.stamp_ns is None else 1e-9 * pair.stamp_ns,
-            calibration=self.method.calibration_of(pair))
-        if stream.matcher.size != (left.width, left.height):
-            stream.matcher.prepare(left.width, left.height)
-        return seen
 
     def _check_truth(self, pair: Pair, config: MatcherConfig, issues: list[Issue]) -> list[Issue]:
         assert pair.truth is not None
@@ -245,10 +232,30 @@ class Evaluation:
         return result, times_ms
 
 
-def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 0,
-              skipped: list[Skipped] | None = None) -> Iterator[tuple[int, Matched]]:
-    """Judge one pair after another; yields the place of each, from 0, too.
+def observe_pair(stream: StereoStream, config: MatcherConfig, method: Method, pair: Pair
+                 ) -> Observation:
+    """Make a stream ready for a pair: its range, its size, and its rows.
 
+    :param config: of any pair; ``method`` says how far this one is searched.
+    :raises StereoError, ValueError: a check rejects the images.
+    """
+    wanted = method.range_of(config, pair)
+    if wanted != stream.config:
+        stream.reconfigure(wanted)
+    left, right = pair.images
+    seen = stream.observe(
+        left, right, stamp=None if pair.stamp_ns is None else 1e-9 * pair.stamp_ns,
+        calibration=method.calibration_of(pair))
+    if stream.matcher.size != (left.width, left.height):
+        stream.matcher.prepare(left.width, left.height)
+    return seen
+
+
+def for_each_pair(work: Callable[[Pair], T], pairs: Iterable[Unread], first: int = 0,
+                  skipped: list[Skipped] | None = None) -> Iterator[tuple[int, T]]:
+    """Read one pair after another and work on it; yields the place of each, from 0, too.
+
+    :param work: as ``Evaluation.judge``.
     :param first: place of the first pair.
     :param skipped: gets those that cannot be read; None: the first one raises.
     :raises StereoError: a pair cannot be read or matched; the text names it.
@@ -268,10 +275,10 @@ def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 0,
                     raise
                 skipped.append(Skipped(unread.name, str(error)))
                 continue
-            matched = evaluation.judge(pair)
+            done = work(pair)
         except (*UNREADABLE, MemoryError) as error:
             raise StereoError(f'{name}: {error}') from error
-        yield place, matched
+        yield place, done
 
 
 def _confidence(stream: StereoStream) -> np.ndarray:

@@ -28,7 +28,7 @@ from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result, room_is_needed
-from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Skipped, judge_all
+from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Skipped, for_each_pair
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.sources.pairs import Chunk, Sources, Unread
 from stereo_bp_ros.system import transport
@@ -85,7 +85,7 @@ def _judge_chunk(evaluation: Evaluation, chunk: Chunk, pairs: Generator[Unread, 
                 devices={name: [one] for name, one in evaluation.devices.items()}))
     skipped = run.skipped if evaluation.method.skip_unreadable else None
     with contextlib.closing(pairs):
-        for place, matched in judge_all(evaluation, pairs, chunk.place, skipped):
+        for place, matched in for_each_pair(evaluation.judge, pairs, chunk.place, skipped):
             if run.collected:
                 run.collected.collect(place, evaluation, matched)
             yield matched.result

@@ -55,9 +55,9 @@ class StereoMatcher:
         StereoMatcher(MatcherConfig(disparity_range=128))
 
     :param config: the name of a preset (``preset_names()``), or a configuration. 'auto' is the
-        preset with the fewest errors that keeps 10 Hz on this machine, as in the node, for the
-        size of the first pair; a later size does not change it. None: 'auto', or 'none' beside
-        ``settings`` that presets have.
+        preset for roads with the fewest errors that keeps 10 Hz on this machine, as in the node,
+        for the size of the first pair; a later size does not change it. None: 'auto', or 'none'
+        beside ``settings`` that presets have. Robots indoors take 'indoor'.
     :param backend: 'auto', 'cuda' or 'cpu'; None takes that of the configuration.
     :param preset: as ``config``, by its name.
     :param concurrent: what a thread gets that enters while another one is inside: 'raise', a

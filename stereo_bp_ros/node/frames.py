@@ -299,17 +299,11 @@ class FrameProcessor:
         return ready
 
     def _images(self, pair: StereoPair, config: MatcherConfig) -> tuple[RawImage, RawImage]:
-        left, right = (self._raw(message, config) for message in (pair.left, pair.right))
+        left, right = input_images.images_of_pair(pair.left, pair.right, config, self.settings)
         check_pair(left, right, config.max_image_width, config.max_image_height)
         checks.check_image_size('left', pair.left_info, left.width, left.height)
         checks.check_image_size('right', pair.right_info, right.width, right.height)
         return left, right
-
-    def _raw(self, message: Any, config: MatcherConfig) -> RawImage:
-        if hasattr(message, 'format'):
-            return input_images.from_compressed(message, config.max_image_width,
-                                          config.max_image_height)
-        return input_images.from_image(message, config.max_image_width, config.max_image_height)
 
     def _calibrate(self, pair: StereoPair, config: MatcherConfig) -> _Calibrated:
         source = pair.left_info, pair.right_info, config

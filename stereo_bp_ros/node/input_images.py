@@ -10,8 +10,9 @@ import numpy as np
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification
 from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import InputError, quoted
-from stereo_bp_ros.images import encoded_images
+from stereo_bp_ros.images import encoded_images, side_by_side
 from stereo_bp_ros.images.raw_images import ENCODINGS, RawImage, check_limits
 from stereo_bp_ros.issues import IssueCode
 
@@ -32,12 +33,43 @@ def calibrate(left_info: Any, right_info: Any, config: MatcherConfig
     return rectification.calibration, rectification
 
 
-def from_image(message: Any, max_width: int, max_height: int) -> RawImage:
+def images_of_pair(left: Any, right: Any, config: MatcherConfig, settings: NodeConfig
+                   ) -> tuple[RawImage, RawImage]:
+    """Left and right image of the messages of a pair, raw or compressed.
+
+    Of a side-by-side camera both are the same message: it is wrapped or decoded once, and the
+    images are views of it. Limits are those of one camera's image.
+
+    :raises InputError: as ``from_image`` and ``from_compressed``, or as ``side_by_side.split``.
+    """
+    layout = settings.side_by_side if settings.is_side_by_side else ''
+
+    def image_of(message: Any) -> RawImage:
+        convert = from_compressed if hasattr(message, 'format') else from_image
+        return convert(message, config.max_image_width, config.max_image_height, layout)
+
+    if layout:
+        return side_by_side.split(image_of(left), layout)
+    return image_of(left), image_of(right)
+
+
+def _check_limits(width: int, height: int, max_width: int, max_height: int, layout: str) -> None:
+    """Reject what is larger than the image of one camera may be."""
+    if layout == 'top_bottom':
+        height = -(-height // 2)
+    elif layout:
+        width = -(-width // 2)
+    check_limits(width, height, max_width, max_height)
+
+
+def from_image(message: Any, max_width: int, max_height: int, layout: str = '') -> RawImage:
     """Wrap a ``sensor_msgs/Image`` without a copy, or convert it where its encoding is foreign.
 
+    :param max_width, max_height: of the image of one camera, pixels.
+    :param layout: of a side-by-side image; '' = it is of one camera.
     :raises InputError: too large, or as ``RawImage``.
     """
-    check_limits(message.width, message.height, max_width, max_height)
+    _check_limits(message.width, message.height, max_width, max_height, layout)
     if message.encoding in ENCODINGS:
         return RawImage.from_message(message)
     bridge = cv_bridge()
@@ -66,13 +98,15 @@ def cv_bridge() -> Any:
         return None
 
 
-def from_compressed(message: Any, max_width: int, max_height: int) -> RawImage:
+def from_compressed(message: Any, max_width: int, max_height: int, layout: str = ''
+                    ) -> RawImage:
     """Decode a ``sensor_msgs/CompressedImage`` of PNG or JPEG.
 
     No other format reaches a decoder. The size is read and checked against the limits first, and
     what is decoded then is bounded by it. An original encoding named in ``format`` is kept where
     the decoded channels allow it, so that Bayer images stay Bayer.
 
+    :param max_width, max_height, layout: as of ``from_image``.
     :raises InputError: bad compression, too large, or as ``RawImage``.
     """
     data, description = bytes(message.data), str(message.format)
@@ -81,7 +115,7 @@ def from_compressed(message: Any, max_width: int, max_height: int) -> RawImage:
     try:
         pixels = encoded_images.decode(
             data, FORMATS,
-            lambda width, height: check_limits(width, height, max_width, max_height))
+            lambda width, height: _check_limits(width, height, max_width, max_height, layout))
     except InputError:
         raise
     except ValueError as error:

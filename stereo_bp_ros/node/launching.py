@@ -72,8 +72,8 @@ def cameras(given: Mapping[str, str], choices: Mapping[str, Collection[str]]
 
     The file ``cameras`` is a list with an entry for each camera. Its keys are arguments, which
     win over the command line, and ``remappings``, a mapping of topics to others. An entry needs
-    a ``namespace``, which is taken inside that of the command line. Its ``params_file`` is looked
-    for beside the file.
+    a ``namespace``, which is taken inside that of the command line. Its ``params_file`` and
+    its ``calibration`` are looked for beside the file.
 
     :param choices: every argument of the launch file, with the texts that it is limited to.
     :raises ConfigError: the file cannot be read; an unknown argument; a rejected value; a
@@ -127,6 +127,8 @@ def _camera(entry: Any, choices: Mapping[str, Collection[str]], folder: pathlib.
     parameter_values(camera)
     if camera.get('params_file'):
         camera['params_file'], = parameter_file(str(folder / camera['params_file']))
+    if camera.get('calibration'):
+        camera['calibration'] = str(folder / camera['calibration'])
     if not isinstance(remappings, dict) or not all(
             isinstance(topic, str) for pair in remappings.items() for topic in pair):
         raise ConfigError('remappings', remappings, 'must be a mapping of topics to others')

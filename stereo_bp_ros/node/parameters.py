@@ -171,12 +171,12 @@ class Parameters:
     def _normalize(self) -> None:
         """Store 1.0 where 1 was given for a number with a fraction, and names for numbers.
 
-        A dump then means the same when it is loaded.
+        A dump then means the same when it is loaded. What is read-only stays as it was given.
         """
         meant = self.matcher.to_mapping() | self.node.to_mapping()
         self._node.set_parameters_atomically([
             Parameter(name, value=meant[name]) for name, setting in self._settings.items()
-            if setting.takes_other_types])
+            if setting.takes_other_types and not setting.read_only])
 
     def _pre_set(self, parameters: list[Parameter]) -> list[Parameter]:
         return [Parameter(p.name, value=float(p.value))

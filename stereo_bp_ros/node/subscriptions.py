@@ -1,10 +1,11 @@
-"""The four subscriptions: their callbacks note the time, pair, and hand the pair on."""
+"""The subscriptions of a pair: their callbacks note the time, pair, and hand the pair on."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from stereo_bp_ros.errors import described
 from stereo_bp_ros.images.stamps import SIDES, header_stamp
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node import qos
+from stereo_bp_ros.node.calibration_file import read_camera_infos
 from stereo_bp_ros.node.diagnostics.issue_log import IssueLog
 from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor, TopicReport
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
@@ -34,12 +36,15 @@ RELEASE_PERIOD_S = 0.02
 class InputSubscriptions:
     """Subscribes to images and camera_info of both sides; made by activate.
 
+    An image of a side-by-side camera counts as one of either side, and is its own partner.
+
     :param rectify: subscribe to raw images, which are rectified by the engine.
     :param group: one that runs one callback at a time, so that messages are paired in the order
         in which they came.
     :param deliver: is given every pair.
     :param on_camera_info: is told after every camera_info.
     :param now: seconds of the clock that silence is measured with.
+    :raises ValueError: the calibration file cannot be read.
     """
 
     def __init__(self, node: Node, *, rectify: bool, group: CallbackGroup, settings: NodeConfig,
@@ -57,10 +62,16 @@ class InputSubscriptions:
         self._settings = settings
         self._subscriptions: list[Subscription] = []
         self._timer: Timer | None = None
-        self.images: dict[str, TopicMonitor] = {}
-        #: By side, topics that other settings would take images from, and those settings.
-        self._other_images: dict[str, dict[str, str]] = {}
+        #: By the sides that its images are of.
+        self.images: dict[tuple[str, ...], TopicMonitor] = {}
+        #: By the same, topics that other settings would take images from, and those settings.
+        self._other_images: dict[tuple[str, ...], dict[str, str]] = {}
+        #: By side; none where a file has the camera_infos.
         self.infos: dict[str, TopicMonitor] = {}
+        #: By side, those of the file until the first image says of which frame they are.
+        self._file_infos = read_camera_infos(
+            settings.calibration, rectify, (settings.image_width, settings.image_height)
+        ) if settings.calibration else {}
         #: By side, the latest camera_info, and whether the latched subscription has brought it.
         self._latest_infos: dict[str, tuple[Any, bool]] = {}
         #: Sides with that subscription.
@@ -69,15 +80,16 @@ class InputSubscriptions:
         try:
             # The executor takes what is ready in this order: a pair whose camera_infos have
             # come with it need not wait for them.
-            for side in SIDES:
+            for side in () if settings.calibration else SIDES:
                 # Under its own name: derived from the image's it would ignore remapping.
-                self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
-                                                   self._on_info)
+                self.infos[side] = self._subscribe(
+                    CameraInfo, f'{side}/camera_info', functools.partial(self._on_info, side))
             kind = CompressedImage if settings.image_transport == 'compressed' else Image
-            for side in SIDES:
-                (image, _), *others = self._image_topics(side, rectify).items()
-                self.images[side] = self._subscribe(kind, image, side, self._on_image)
-                self._other_images[side] = dict(others)
+            for sides in (SIDES,) if settings.is_side_by_side else ((side,) for side in SIDES):
+                (image, _), *others = self._image_topics(sides, rectify).items()
+                self.images[sides] = self._subscribe(
+                    kind, image, functools.partial(self._on_image, sides))
+                self._other_images[sides] = dict(others)
             # Of steady time: a pair waits in real time, whatever /clock does.
             self._timer = node.create_timer(
                 RELEASE_PERIOD_S, self._on_timer, callback_group=group,
@@ -98,13 +110,13 @@ class InputSubscriptions:
             self._node.destroy_timer(timer)
 
     def image_reports(self, now: float) -> list[TopicReport]:
-        """Of both image topics; where nobody publishes one, with what is published instead."""
+        """Of every image topic; where nobody publishes it, with what is published instead."""
         reports = []
-        for side, monitor in self.images.items():
+        for sides, monitor in self.images.items():
             publishers, instead = self._node.count_publishers(monitor.topic), ''
             if not publishers:
                 instead = next((f'{topic} is published, which {settings} takes'
-                                for topic, settings in self._other_images[side].items()
+                                for topic, settings in self._other_images[sides].items()
                                 if self._node.count_publishers(topic)), '')
             reports.append(monitor.report(now, publishers, instead))
         return reports
@@ -121,28 +133,32 @@ class InputSubscriptions:
                 self._subscribe_latched(f'{side}/camera_info', side)
         return reports
 
-    def _image_topics(self, side: str, rectify: bool) -> dict[str, str]:
+    def _image_topics(self, sides: tuple[str, ...], rectify: bool) -> dict[str, str]:
         """Every topic that images of a side may be on, with what differs from the settings there.
 
         That of the settings comes first, then others with the same images.
         """
         is_compressed = self._settings.image_transport == 'compressed'
+        is_joined = self._settings.is_side_by_side
         topics = {}
-        for raw in (rectify, not rectify):
-            image = self._node.resolve_topic_name(f'{side}/{"image_raw" if raw else "image_rect"}')
-            for packed in (is_compressed, not is_compressed):
-                # As image_transport has it: whoever remaps the image remaps this too.
-                topics[f'{image}/compressed' if packed else image] = ' '.join([
-                    *[f'rectify:={str(raw).lower()}'] * (raw != rectify),
-                    *[f'image_transport:={"compressed" if packed else "raw"}'] * (
-                        packed != is_compressed)])
+        for joined, raw, packed in itertools.product(
+                (is_joined, not is_joined), (rectify, not rectify),
+                (is_compressed, not is_compressed)):
+            image = self._node.resolve_topic_name(
+                ('' if joined else f'{sides[0]}/') + ('image_raw' if raw else 'image_rect'))
+            # As image_transport has it: whoever remaps the image remaps this too.
+            topics[f'{image}/compressed' if packed else image] = ' '.join([
+                *[f'rectify:={str(raw).lower()}'] * (raw != rectify),
+                *[f'image_transport:={"compressed" if packed else "raw"}'] * (
+                    packed != is_compressed),
+                *[f'side_by_side:={"left_right" if joined else "off"}'] * (joined != is_joined)])
         return topics
 
-    def _subscribe(self, kind: type, topic: str, side: str,
-                   callback: Callable[[str, Any], None]) -> TopicMonitor:
+    def _subscribe(self, kind: type, topic: str, callback: Callable[[Any], None]
+                   ) -> TopicMonitor:
         resolved = self._node.resolve_topic_name(topic)
         self._subscriptions.append(self._node.create_subscription(
-            kind, topic, functools.partial(callback, side),
+            kind, topic, callback,
             qos.subscription(self._settings.use_system_default_qos),
             callback_group=self._group,
             event_callbacks=self._qos_watch.subscription(resolved),
@@ -165,12 +181,22 @@ class InputSubscriptions:
                 qos.latched(), callback_group=self._group,
                 event_callbacks=self._qos_watch.optional_subscription()))
 
-    def _on_image(self, side: str, message: Any) -> None:
+    def _on_image(self, sides: tuple[str, ...], message: Any) -> None:
         received = time.perf_counter()
         with self._guarded():
             stamp_ns = header_stamp(message)
-            self.images[side].tick(self._now(), message, stamp_ns)
-            self._hand_on(self._pairing.add_image(side, message, stamp_ns, received))
+            self.images[sides].tick(self._now(), message, stamp_ns)
+            for side in sides:
+                self._use_file(side, message)
+                self._hand_on(self._pairing.add_image(side, message, stamp_ns, received))
+
+    def _use_file(self, side: str, image: Any) -> None:
+        """Take the camera_info of the file in with the first image, whose frame it gets."""
+        info = self._file_infos.pop(side, None)
+        if info is not None:
+            info.header.frame_id = image.header.frame_id
+            self._hand_on(self._pairing.add_camera_info(side, info, header_stamp(info)))
+            self._on_camera_info()
 
     def _on_info(self, side: str, message: Any, is_latched: bool = False) -> None:
         with self._guarded():

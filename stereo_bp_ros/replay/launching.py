@@ -48,12 +48,15 @@ def plan(given: Mapping[str, str], namespace: str = '/') -> Plan:
     :raises ConfigError, StereoError: arguments that contradict each other, or no such source.
     """
     set_by_user = load_parameter_file(given['params_file']) if given.get('params_file') else {}
-    followed = ('use_sim_time', 'image_transport', 'rectify')
+    followed = ('use_sim_time', 'image_transport', 'rectify', 'side_by_side')
     set_by_user.update({name: given[name] for name in followed if given.get(name)})
     if bool(given.get('bag')) == bool(given.get('images')):
         raise StereoError('set bag:=<path> or images:=<folder>, one of the two')
     if given.get('cameras'):
         raise ConfigError('cameras', given['cameras'], 'a recording is played to one camera')
+    if (layout := set_by_user.get('side_by_side') or 'off') != 'off':
+        raise ConfigError('side_by_side', layout, 'a replay sends the images of both cameras on '
+                          'topics of their own: leave it off')
     path = given.get('bag') or given['images']
     topics = StereoTopics(*(given.get(name, '') for name in TOPICS),
                           tolerance_s=stamp_tolerance_s(set_by_user))

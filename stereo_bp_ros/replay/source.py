@@ -1,12 +1,11 @@
-"""What is replayed: the messages of a bag or of a folder of pairs, with their times."""
+"""What is replayed: the messages of a bag, or of pairs of images, with their times."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Iterator
-
-import cv2
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification
@@ -14,9 +13,9 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.images.stamps import SIDES
 from stereo_bp_ros.sources import bags
 from stereo_bp_ros.sources.bag_topics import is_bag
-from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from stereo_bp_ros.sources.datasets.entries import Pair
 from stereo_bp_ros.sources.given_calibration import SENT_RAW, GivenCalibration
+from stereo_bp_ros.sources.pairs import Input, open_input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,18 +64,18 @@ def stamp_of(pair: Pair, index: int, period_s: float) -> int:
 def open_source(path: pathlib.Path, *, period_s: float = 0.1,
                 calibration: Calibration | None = None,
                 topics: bags.StereoTopics | None = None) -> Source:
-    """A bag that ``bags.StereoBag`` opens, or a folder of pairs that ``datasets`` reads.
+    """A bag that ``bags.StereoBag`` opens, or a folder, video or image, as ``Sources`` has them.
 
-    :param period_s: time between pairs of a folder whose files carry no stamps.
-    :param calibration: for folders without one.
+    :param period_s: time between pairs without stamps.
+    :param calibration: for pairs without one.
     :param topics: those of a bag that are not to be found by their names, and how pairs are
         found.
-    :raises StereoError: neither a bag nor a folder of pairs.
+    :raises StereoError, ValueError: there are no pairs.
     """
     topics = topics or bags.StereoTopics()
     if not topics.globs and is_bag(path):
         return _bag_source(path, topics)
-    return _folder_source(path, period_s, calibration, topics)
+    return _image_source(path, period_s, calibration, topics)
 
 
 def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
@@ -101,37 +100,40 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics) -> Source:
                   (topics.left_image, topics.right_image))
 
 
-def _folder_source(path: pathlib.Path, period_s: float,
-                   calibration: Calibration | None, topics: bags.StereoTopics) -> Source:
-    dataset = open_dataset(path, topics.tolerance_s, topics.globs, topics.truth_scale)
+def _image_source(path: pathlib.Path, period_s: float,
+                  calibration: Calibration | None, topics: bags.StereoTopics) -> Source:
+    """Of a folder, a video or an image, whose images go out as they are."""
+    as_they_are = dataclasses.replace(topics, calibration='', rectification='')
+    opened = functools.partial(open_input, Input(path.name, path), as_they_are)
     given = None
-    warnings = dataset.warnings
-    if topics.calibration or topics.rectification:
-        given = GivenCalibration(topics, dataset.first_image)
+    with opened() as found:
+        assert not isinstance(found, bags.StereoBag)
+        pairs, warnings = found.count, tuple(found.warnings())
+        if topics.calibration or topics.rectification:
+            given = GivenCalibration(topics, found.first_image)
     if topics.rectification:
         warnings = (*warnings, f'{path}: {SENT_RAW.format(topics.rectification)}')
 
     def events() -> Iterator[Event]:
-        for index, pair in enumerate(dataset):
-            known: Calibration | Rectification | None = pair.calibration or calibration
-            if given:
-                known = given.camera(*pair.left.shape[1::-1])
-            if known is None:
-                raise StereoError(f'{path} has no calibration: give --calibration FILE, or '
-                                  '--focal and --baseline')
-            stamp_ns = stamp_of(pair, index, period_s)
-            for side, pixels in (('left', pair.left), ('right', pair.right)):
-                height, width = pixels.shape[:2]
-                yield Event(f'{side}/camera_info', stamp_ns, bags.serialize_camera_info(
-                    stamp_ns, side, known, width, height))
-                encoding = 'mono8'
-                if pixels.ndim == 3:
-                    pixels, encoding = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), 'bgr8'
-                elif pixels.dtype.itemsize == 2:
-                    encoding = 'mono16'
-                yield Event(f'{side}/image_rect', stamp_ns,
-                            bags.serialize_image(stamp_ns, side, pixels, encoding))
+        with opened() as found:
+            for index, one in enumerate(found.unread()):
+                yield from _messages_of(one.load(), index)
+
+    def _messages_of(pair: Pair, index: int) -> Iterator[Event]:
+        images = dict(zip(SIDES, pair.images, strict=True))
+        known: Calibration | Rectification | None = pair.calibration or calibration
+        if given:
+            known = given.camera(images['left'].width, images['left'].height)
+        if known is None:
+            raise StereoError(f'{path} has no calibration: give --calibration FILE, or '
+                              '--focal and --baseline')
+        stamp_ns = stamp_of(pair, index, period_s)
+        for side, image in images.items():
+            yield Event(f'{side}/camera_info', stamp_ns, bags.serialize_camera_info(
+                stamp_ns, side, known, image.width, image.height))
+            yield Event(f'{side}/image_rect', stamp_ns, bags.serialize_image(
+                stamp_ns, side, image.pixels, image.encoding))
 
     types = {f'{side}/{name}': kind for side in SIDES
              for name, kind in (('camera_info', bags.CAMERA_INFO), ('image_rect', bags.IMAGE))}
-    return Source(path.name, types, len(dataset), events, warnings)
+    return Source(path.name, types, pairs, events, warnings)

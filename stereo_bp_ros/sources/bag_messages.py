@@ -70,11 +70,13 @@ def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
     return b''.join((data[:4], stamp, data[12:]))
 
 
-def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str) -> memoryview:
-    """CDR bytes of a ``sensor_msgs/Image``; ``pixels`` is H x W or H x W x C, native order."""
-    pixels = np.ascontiguousarray(pixels)
+def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str,
+                    frame_id: str = '') -> memoryview:
+    """CDR bytes of a ``sensor_msgs/Image``; ``pixels`` is H x W or H x W x C."""
+    pixels = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder('<'))
     message = message_type(IMAGE)(
-        header=header(stamp_ns, FRAME_IDS[side]), height=pixels.shape[0], width=pixels.shape[1],
+        header=header(stamp_ns, frame_id or FRAME_IDS[side]),
+        height=pixels.shape[0], width=pixels.shape[1],
         encoding=encoding, is_bigendian=0, step=pixels.strides[0],
         data=pixels.reshape(-1).view(np.uint8))
     return STORE.serialize_cdr(message, IMAGE)
@@ -99,6 +101,14 @@ def serialize_camera_info(stamp_ns: int, side: str, cameras: Calibration | Recti
         **{name: np.array(getattr(camera, name), float) for name in 'dkrp'},
         binning_x=0, binning_y=0, roi=roi)
     return STORE.serialize_cdr(message, CAMERA_INFO)
+
+
+def infos_of_halves(info: Any) -> dict[str, Any]:
+    """A CameraInfo for each side by the one of both: P[3], which holds the baseline, is the right
+    camera's."""
+    p = np.array(info.p, float)
+    p[3] = 0.0
+    return {'left': dataclasses.replace(info, p=p), 'right': info}
 
 
 def serialize_truth(stamp_ns: int, disparity: np.ndarray) -> memoryview:

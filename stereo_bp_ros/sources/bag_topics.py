@@ -156,6 +156,9 @@ class StereoTopics:
     calibration:       path of the calibration of rectified images, in place of theirs; '' = none.
     rectification:     path of D, K, R and P, by which raw images are rectified; '' = none.
     assumed:           calibration of the rectified images of a bag that has none.
+    side_by_side:      how both images of a pair lie in one (``side_by_side.LAYOUTS``), which
+                       ``left_image`` names; ``right_image`` is ''. So is ``right_info`` where one
+                       camera_info is of both. '' = each image is one of its own.
     """
 
     left_image: str = ''
@@ -171,6 +174,7 @@ class StereoTopics:
     calibration: str = dataclasses.field(default='', kw_only=True)
     rectification: str = dataclasses.field(default='', kw_only=True)
     assumed: Calibration | None = dataclasses.field(default=None, kw_only=True)
+    side_by_side: str = dataclasses.field(default='', kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -185,7 +189,7 @@ class StereoTopics:
                  '--left-info': self.left_info, '--right-info': self.right_info,
                  '--left-glob': globs.left, '--right-glob': globs.right,
                  '--truth-glob': globs.truth, '--calibration': self.calibration,
-                 '--rectify': self.rectification,
+                 '--rectify': self.rectification, '--side-by-side': self.side_by_side,
                  '--truth-scale': f'{self.truth_scale:.9g}' if self.truth_scale else '',
                  '--approximate-sync': f'{self.tolerance_s:.9f}' if self.tolerance_s else ''}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
@@ -226,6 +230,8 @@ def find_stereo_topics(topics: Mapping[str, str], named: StereoTopics | None = N
     images = [topic for topic, kind in sorted(topics.items())
               if kind in (IMAGE, COMPRESSED_IMAGE)]
     infos = [topic for topic, kind in sorted(topics.items()) if kind == CAMERA_INFO]
+    if named.side_by_side:
+        return _find_side_by_side(topics, images, infos, named, silent)
     chosen = [_resolve(name, images, 'image', silent)
               for name in (named.left_image, named.right_image)]
     pair = _choose(images, topics, chosen[0], chosen[1], silent)
@@ -241,6 +247,43 @@ def find_stereo_topics(topics: Mapping[str, str], named: StereoTopics | None = N
                           '--right-info (launch: left_info:=, right_info:=)')
     return dataclasses.replace(named, left_image=pair.left, right_image=pair.right, left_info=left,
                                right_info=right, truth=_truth(topics, pair, named.truth, silent))
+
+
+def _find_side_by_side(topics: Mapping[str, str], images: list[str], infos: list[str],
+                       named: StereoTopics, silent: Collection[str]) -> StereoTopics:
+    """As ``find_stereo_topics``, of one image topic."""
+    image = _resolve(named.left_image, images, 'image', silent)
+    if not image:
+        own = [_Pair(topic, '', topic.removesuffix('/compressed')) for topic in images
+               if not topic.strip('/').startswith('ground_truth') and not _is_derived(topic)]
+        best = [pair for pair in own if is_rectified_name(pair.left)] or own
+        if len({pair.camera for pair in best}) != 1:
+            what = 'several image topics' if best else 'no image topic among'
+            raise StereoError(f'{what}: {_join([pair.left for pair in best] or topics)}; name the '
+                              'side-by-side one with --left')
+        image = min(best, key=_Pair.rank).left
+    left, right = (_resolve(name, infos, 'camera_info', silent)
+                   for name in (named.left_info, named.right_info))
+    if right and not left:
+        raise StereoError('--right-info needs --left-info')
+    if not left and not (named.calibration or named.rectification):
+        left, right = _infos_of_both(image, topics, infos, silent)
+    return dataclasses.replace(named, left_image=image, left_info=left, right_info=right,
+                               truth=_truth(topics, _Pair(image, ''), named.truth, silent))
+
+
+def _infos_of_both(image: str, topics: Mapping[str, str], infos: list[str],
+                   silent: Collection[str]) -> tuple[str, str]:
+    """The camera_infos of a side-by-side image: one of each half, or one of both; '' = none."""
+    near = _near(image)
+    if not {*near}.isdisjoint(silent):
+        return '', ''
+    pairs = [(pair.left, pair.right) for pair in _pairs(infos, topics)]
+    found = [(one, '') for one in near if one in infos] or pairs or [(one, '') for one in infos]
+    if len(found) > 1 and found[0][0] not in near:
+        raise StereoError(f'several camera_info topics may belong to {image}: {_join(infos)}; '
+                          + _INFO_ADVICE.format(side='left'))
+    return found[0] if found else ('', '')
 
 
 def is_rectified_name(topic: str) -> bool:
@@ -329,8 +372,7 @@ def _info(image: str, side: str, infos: list[str], silent: Collection[str]) -> s
 
     '' where there is none, or the one below or beside it has no message.
     """
-    base = image.removesuffix('/compressed')
-    near = (f'{base}/camera_info', base.rpartition('/')[0] + '/camera_info')
+    base, near = image.removesuffix('/compressed'), _near(image)
     for one in near:
         if one in infos:
             return one
@@ -349,6 +391,12 @@ def _info(image: str, side: str, infos: list[str], silent: Collection[str]) -> s
     what = f'several camera_info topics may belong to {image}: {_join(chosen)}' if chosen else \
         f'no camera_info belongs to {image} among {_join(infos)}'
     raise StereoError(f'{what}; {_INFO_ADVICE.format(side=side)}')
+
+
+def _near(image: str) -> tuple[str, str]:
+    """The names of a camera_info below and beside an image topic."""
+    base = image.removesuffix('/compressed')
+    return f'{base}/camera_info', base.rpartition('/')[0] + '/camera_info'
 
 
 def _last_end(word: re.Pattern[str], topic: str) -> int:

@@ -16,7 +16,8 @@ from stereo_bp_ros.checks.byte_checks import check_bytes
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.raw_images import RawImage
-from stereo_bp_ros.images.stamps import Image, NoPairError, PairFinder
+from stereo_bp_ros.images.side_by_side import split
+from stereo_bp_ros.images.stamps import SIDES, Image, NoPairError, PairFinder
 from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.bag_messages import (
     CLOCK,
@@ -24,6 +25,7 @@ from stereo_bp_ros.sources.bag_messages import (
     MIN_BYTES,
     STORE,
     StereoBagWriter,
+    infos_of_halves,
     serialize_camera_info,
     serialize_clock,
     serialize_image,
@@ -109,7 +111,7 @@ class StereoBag:
         silent = [topic for topic in silent if 'camera_info' in topic]
         on = f' on {" and ".join(silent)}' if silent else ' of camera_info'
         text = f'there is no message{on} in this recording'
-        images = f'{self.topics.left_image} and {self.topics.right_image}'
+        images = ' and '.join(filter(None, (self.topics.left_image, self.topics.right_image)))
         is_rectified = self.topics.rectified == 'yes' or (
             self.topics.rectified == 'auto' and is_rectified_name(self.topics.left_image))
         if is_rectified:
@@ -145,9 +147,14 @@ class StereoBag:
         if first.keys() != FRAME_IDS.keys():
             return Decision(False, '')
         try:
-            return self._rectifier.decide(first, self._read_measured())
+            found = self._rectifier.decide(first, self._read_measured())
         except (ValueError, StereoError):       # of which the pair itself tells
-            return Decision(True, '')
+            found = Decision(True, '')
+        if found.rectify and self.topics.side_by_side and not self.topics.right_info:
+            raise StereoError(f'{self.path}: {self.topics.left_info} is of both cameras, and '
+                              'describes raw images: name a camera_info of each with --left-info '
+                              'and --right-info, or give --rectify FILE')
+        return found
 
     def _read_measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
         """Images and camera_infos of the first pairs."""
@@ -155,13 +162,23 @@ class StereoBag:
         for _, _, parts, infos in itertools.islice(pairs, MEASURED_PAIRS):
             if len(parts) == len(infos) == 2 and not any(
                     isinstance(content, _Damaged) for content in parts.values()):
-                yield ({side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS},
+                yield (self._images(parts),
                        {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS})
+
+    def _images(self, parts: Mapping[str, Any]) -> dict[str, RawImage]:
+        """The images of both sides, of their messages by role."""
+        if self.topics.side_by_side:
+            return self._halves(parts['left/image_rect'])
+        return {side: _raw_image(parts[f'{side}/image_rect']) for side in SIDES}
+
+    def _halves(self, message: Any) -> dict[str, RawImage]:
+        return dict(zip(SIDES, split(_raw_image(message), self.topics.side_by_side), strict=True))
 
     @property
     def compressed(self) -> bool:
-        """Whether the images are ``sensor_msgs/CompressedImage``."""
-        return self._reader.of_topics(self.topics.left_image)[0].msgtype == COMPRESSED_IMAGE
+        """Whether the images of ``raw`` are ``sensor_msgs/CompressedImage``."""
+        return not self.topics.side_by_side and (
+            self._reader.of_topics(self.topics.left_image)[0].msgtype == COMPRESSED_IMAGE)
 
     @property
     def is_ros1(self) -> bool:
@@ -186,7 +203,8 @@ class StereoBag:
     @property
     def right_count(self) -> int:
         """Number of right images."""
-        return sum(c.msgcount for c in self._reader.of_topics(self.topics.right_image))
+        return self.count if self.topics.side_by_side else sum(
+            c.msgcount for c in self._reader.of_topics(self.topics.right_image))
 
     def warnings(self, played: bool = False) -> list[str]:
         """Sentences about images that are not rectified, messages that are missing because the
@@ -237,23 +255,42 @@ class StereoBag:
     def raw(self) -> Iterator[tuple[str, int, bytes]]:
         """(node's relative topic, time of recording in ns, CDR bytes) in recorded order.
 
-        Where the user gives the calibration, a camera_info goes before each image.
+        Where the user gives the calibration, a camera_info goes before each image. Side-by-side
+        images come as two.
         """
         roles = self.topics.roles()
         has_infos = bool(self.topics.left_info)
         size: tuple[int, int] | None = None
         for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
-            if not has_infos:
-                if size is None:
-                    image = _raw_image(self._reader.decode(connection.msgtype, data))
-                    size = image.width, image.height
-                side = roles[connection.topic].partition('/')[0]
-                yield f'{side}/camera_info', time_ns, bytes(serialize_camera_info(
-                    self._reader.stamp(data), side, self._given.camera(*size), *size))
-            if self.is_ros1:
-                data = bytes(STORE.serialize_cdr(
-                    self._reader.decode(connection.msgtype, data), connection.msgtype))
-            yield roles[connection.topic], time_ns, data
+            kind, role = connection.msgtype, roles[connection.topic]
+            for name, content in self._played(kind, role, data).items():
+                if not has_infos:
+                    if size is None:
+                        size = self._size(kind, data)
+                    side = name.partition('/')[0]
+                    yield f'{side}/camera_info', time_ns, bytes(serialize_camera_info(
+                        self._reader.stamp(data), side, self._given.camera(*size), *size))
+                yield name, time_ns, content
+
+    def _played(self, kind: str, role: str, data: bytes) -> dict[str, bytes]:
+        """CDR bytes by the node's relative topics, of a message."""
+        if not self.topics.side_by_side:
+            return {role: bytes(STORE.serialize_cdr(self._reader.decode(kind, data), kind))
+                    if self.is_ros1 else data}
+        message = self._reader.decode(kind, data)
+        if kind == CAMERA_INFO:
+            return {name: bytes(STORE.serialize_cdr(info, kind))
+                    for name, info in self._infos_by_role(role, message).items()}
+        return {f'{side}/image_rect': bytes(serialize_image(
+            self._reader.stamp(data), side, image.pixels, image.encoding,
+            message.header.frame_id)) for side, image in self._halves(message).items()}
+
+    def _size(self, kind: str, data: bytes) -> tuple[int, int]:
+        """Width and height of the images of one side, by a message."""
+        message = self._reader.decode(kind, data)
+        image = (self._halves(message)['left'] if self.topics.side_by_side
+                 else _raw_image(message))
+        return image.width, image.height
 
     def read(self) -> Iterator[Pair]:
         """Pairs with their latest calibration, in the order of completion.
@@ -304,10 +341,11 @@ class StereoBag:
             if name == 'camera_info':
                 self._keep_info(infos, roles[connection.topic], data)
                 continue
-            pair = finder.add(Image(side, self._reader.stamp(data), time_ns,
-                                    make(connection.msgtype, data)))
-            if pair:
-                yield pair
+            content = make(connection.msgtype, data)
+            for one in SIDES if self.topics.side_by_side else (side,):
+                pair = finder.add(Image(one, self._reader.stamp(data), time_ns, content))
+                if pair:
+                    yield pair
             yield from _keep_damaged(finder.drop(MAX_WAITING))
         yield from _keep_damaged(finder.drop(0))
 
@@ -332,7 +370,22 @@ class StereoBag:
     def _keep_info(self, infos: _Infos, role: str, data: bytes) -> None:
         """Make a camera_info the latest of its side, unless only its stamp is new."""
         if role not in infos or infos[role][0][MIN_BYTES:] != data[MIN_BYTES:]:
-            infos[role] = bytes(data), self._reader.decode(CAMERA_INFO, data)
+            message = self._reader.decode(CAMERA_INFO, data)
+            for name, info in self._infos_by_role(role, message).items():
+                infos[name] = bytes(data), info
+
+    def _infos_by_role(self, role: str, message: Any) -> dict[str, Any]:
+        """A camera_info, or those of both sides where it is of both.
+
+        :raises StereoError: it has no baseline.
+        """
+        if not self.topics.side_by_side or self.topics.right_info:
+            return {role: message}
+        if not message.p[3]:
+            raise StereoError(f'{self.topics.left_info} is of both cameras, and P[3] is 0: it has '
+                              'no baseline; give --calibration FILE, or --left-info and '
+                              '--right-info')
+        return {f'{side}/camera_info': info for side, info in infos_of_halves(message).items()}
 
     def _pair(self, stamp_ns: int, truth: TruthEntry | None, parts: Mapping[str, Any],
               infos: _Infos) -> Pair:
@@ -342,7 +395,7 @@ class StereoBag:
             if isinstance(part, _Damaged):
                 raise StereoError(part.why)
         try:
-            images = {side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS}
+            images = self._images(parts)
             if {'left/camera_info', 'right/camera_info'} <= infos.keys():
                 known = {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS}
                 calibration = Calibration.from_camera_info(known['left'], known['right'])

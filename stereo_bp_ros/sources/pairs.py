@@ -1,4 +1,4 @@
-"""Stereo pairs of bags, folders and drawn streets, one after another or in chunks."""
+"""Stereo pairs of bags, folders, videos and drawn streets, one after another or in chunks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from stereo_bp_ros.sources.datasets.dataset import open_dataset
 from stereo_bp_ros.sources.datasets.entries import Pair, Unread
 from stereo_bp_ros.sources.given_calibration import GivenCalibration
 from stereo_bp_ros.sources.scenes.sequence import RoadSequence
+from stereo_bp_ros.sources.videos import StereoVideo, find_videos
 from stereo_bp_ros.system.bounded import resolved
 
 if TYPE_CHECKING:
@@ -31,22 +32,29 @@ _log = logging.getLogger(__name__)
 #: Share of the images of a side of a bag that may lack a partner without a word.
 MAX_ALONE = 0.02
 
-__all__ = ['Chunk', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of', 'open_pairs',
+__all__ = ['Chunk', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of', 'open_input', 'open_pairs',
            'pair_of_street']
 
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """Pairs of one kind: a folder or bag, or a street that is drawn.
+    """Pairs of one kind: a folder, bag, video or image, or a street that is drawn.
 
-    name: pairs of one of several inputs have it before their own (``Pair.input``).
+    name:  pairs of one of several inputs have it before their own (``Pair.input``).
+    right: the video of the right camera, where ``source`` is that of the left one.
     """
 
     name: str
     source: pathlib.Path | RoadSequence
+    right: pathlib.Path | None = None
+
+    @property
+    def paths(self) -> list[pathlib.Path]:
+        """That are read."""
+        return [path for path in (self.source, self.right) if isinstance(path, pathlib.Path)]
 
     def __str__(self) -> str:
-        return str(self.source) if isinstance(self.source, pathlib.Path) else self.name
+        return ' and '.join(map(str, self.paths)) or self.name
 
 
 def inputs_of(paths: Sequence[pathlib.Path]) -> tuple[Input, ...]:
@@ -65,7 +73,7 @@ def inputs_of(paths: Sequence[pathlib.Path]) -> tuple[Input, ...]:
 
 def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
                ) -> tuple[int, Iterator[Pair]]:
-    """Number of pairs and the pairs of one bag or data set folder, as ``Sources`` has them."""
+    """Number of pairs and the pairs of one input, as ``Sources`` has them."""
     found = Sources(inputs_of([path]), topics)
     return found.count, found.pairs()
 
@@ -91,7 +99,7 @@ class Sources:
         self._whole: list[Chunk] = []
         first = 0
         for one in inputs:
-            with _open_source(one.source, topics) as source:
+            with open_input(one, topics) as source:
                 count = min(source.count, limit or source.count)
                 rights = count if count < source.count else source.right_count
                 self._whole.append(Chunk(one, topics, 0, count, source.is_sequence, first,
@@ -110,22 +118,28 @@ class Sources:
     @property
     def paths(self) -> list[pathlib.Path]:
         """Of the inputs that are read."""
-        return [one.source for one in self.inputs if isinstance(one.source, pathlib.Path)]
+        return [path for one in self.inputs for path in one.paths]
 
     @property
     def count(self) -> int:
         """Pairs that there are; a bag may have fewer that are whole."""
         return sum(one.stop for one in self._whole)
 
-    def first_size(self) -> tuple[int, int]:
-        """Width and height of the images of the first pair that can be read; 0: there is none."""
+    def first_pair(self) -> Pair | None:
+        """The first pair that can be read; None: there is none."""
         for chunk in self._whole:
             with contextlib.closing(chunk.unread()) as pairs:
                 for one in pairs:
                     with contextlib.suppress(StereoError, ValueError, OSError):
-                        left, _ = one.load().images
-                        return left.width, left.height
-        return 0, 0
+                        return one.load()
+        return None
+
+    def first_size(self) -> tuple[int, int]:
+        """Width and height of the images of the first pair that can be read; 0: there is none."""
+        if (pair := self.first_pair()) is None:
+            return 0, 0
+        left, _ = pair.images
+        return left.width, left.height
 
     @functools.cached_property
     def warnings(self) -> list[str]:
@@ -136,7 +150,7 @@ class Sources:
         """
         found: list[str] = []
         for one in self.inputs:
-            with _open_source(one.source, self._topics) as source:
+            with open_input(one, self._topics) as source:
                 found += source.warnings()
         return found
 
@@ -214,7 +228,7 @@ class Chunk:
         :raises ValueError, StereoError: the source cannot be read, or has changed.
         :raises ImportError: a bag without rosbags.
         """
-        with _open_source(self.input.source, self.topics) as source:
+        with open_input(self.input, self.topics) as source:
             if source.count < self.stop:
                 raise StereoError(f'{self.input} has changed: it had {self.stop} pairs or more, '
                                   f'and has {source.count}')
@@ -224,12 +238,13 @@ class Chunk:
 
 @dataclasses.dataclass(frozen=True)
 class _Numbered:
-    """A source whose pairs have numbers: a folder, or a street that is drawn."""
+    """A source whose pairs have numbers: a folder, an image, or a street that is drawn."""
 
     names: Sequence[str]
     load: Callable[[int], Pair]
     is_sequence: bool
     sentences: Sequence[str] = ()
+    first_image: pathlib.Path | None = None
 
     def warnings(self) -> Sequence[str]:
         return self.sentences
@@ -246,9 +261,14 @@ class _Numbered:
 
 
 @contextlib.contextmanager
-def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
-                 ) -> Iterator[_Numbered | bags.StereoBag]:
-    globs = topics.globs if topics else None
+def open_input(one: Input, topics: StereoTopics | None = None
+               ) -> Iterator[_Numbered | StereoVideo | bags.StereoBag]:
+    """The pairs of an input, whatever it is.
+
+    :raises ValueError, StereoError: it cannot be read.
+    :raises ImportError: a bag without rosbags.
+    """
+    globs, source = topics.globs if topics else None, one.source
     if isinstance(source, RoadSequence):
         yield _Numbered([f'{place:06d}' for place in range(len(source))],
                         functools.partial(pair_of_street, source), True)
@@ -257,14 +277,17 @@ def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | Non
         from stereo_bp_ros.sources import bags
         with bags.StereoBag(source, topics) as bag:
             yield bag
+    elif videos := (source, one.right) if one.right else find_videos(source, topics):
+        yield StereoVideo(videos, topics)
     else:
         dataset = open_dataset(source, _tolerance_s(topics), globs,
-                               topics.truth_scale if topics else None)
+                               topics.truth_scale if topics else None,
+                               topics.side_by_side if topics else '')
         given = (GivenCalibration(topics, dataset.first_image)
                  if topics and (topics.calibration or topics.rectification) else None)
         yield _Numbered(dataset.names, lambda place: (
             given.applied(dataset[place]) if given else dataset[place]),
-            dataset.is_sequence, dataset.warnings)
+            dataset.is_sequence, dataset.warnings, dataset.first_image)
 
 
 def _tolerance_s(topics: StereoTopics | None) -> float:

@@ -59,7 +59,7 @@ class StereoStream:
                 result = stream.add(left, right, stamp=stamp)
 
     :param config: as ``StereoMatcher`` takes it: the name of a preset, or a configuration. None:
-        'auto', chosen for the size of the first pair.
+        'auto', chosen among those for roads by the size of the first pair.
     :param calibration: of rectified images, or a file that ``Calibration.from_file`` reads, or a
         ``Rectification`` of raw ones; None: not known.
     :param measuring: 'inline': some 100 ms once a second of the stamps; 'background': in another

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip('rerun')
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.images import files
 from stereo_bp_ros.replay import viewing
 from test.cli.rerun_files import curve, image, rows, value
 from test.cli.test_view import FAST, said
@@ -67,6 +68,35 @@ def test_a_bag_is_matched_and_shown_pair_by_pair(street, tmp_path, capsys):
     found = rows(path)
     assert [row['stamp'] for row in found['match/disparity']] == [10**18, 10**18 + 10**8]
     assert 'shown: 2 of 2 pairs of bag' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('source', ['side-by-side', 'two', 'image', 'images'])
+def test_videos_and_side_by_side_images_are_shown_pair_by_pair(source, tmp_path, capsys):
+    pytest.importorskip('rosbags')
+    from test.cli import side_by_side as drive
+    left, right = zip(*drive.images(), strict=True)
+    count, words = len(left), ['--side-by-side', 'left_right']
+    if source == 'two':
+        words = []
+        names = [str(drive.write_video(tmp_path / f'{side}.avi', frames))
+                 for side, frames in (('left', left), ('right', right))]
+    elif source == 'images':
+        names = [str(drive.write_images(tmp_path / 'images'))]
+    else:
+        joined = [drive.joined(*pair) for pair in drive.images()]
+        names = [str(tmp_path / 'both.png')]
+        if source == 'image':
+            count = 1
+            files.write_image(names[0], joined[0])
+        else:
+            names = [str(drive.write_video(tmp_path / 'both.avi', joined))]
+    words += ['--calibration', str(drive.write_calibration(tmp_path / 'calibration'))]
+    path = tmp_path / 'view.rrd'
+    assert main(['view', *names, *words, '--save', str(path), *FAST]) == 0
+    assert f'shown: {count} of {count} pairs' in capsys.readouterr().err
+    found = rows(path)
+    assert [image(row).shape for row in found['match/disparity']] == [(64, 96)] * count
+    assert len(found['match/points']) == count
 
 
 def test_a_closed_viewer_ends_the_matching(street, tmp_path, monkeypatch, capsys):

@@ -32,6 +32,7 @@ def test_a_cpu_gets_the_best_that_is_fast_enough(threads, size, name, monkeypatc
     found, sentence = choice.best_preset({'backend': 'cpu', 'num_threads': threads}, *size)
     assert found == name
     assert f'takes {name} on cpu' in sentence
+    assert 'auto is for roads: for a robot indoors set the preset indoor' in sentence
 
 
 @pytest.mark.parametrize('threads', [1, 2, 64])
@@ -75,8 +76,9 @@ def test_a_preset_provides_every_setting_of_matching_and_no_other():
 def test_a_verb_says_which_preset_it_takes_where_nothing_says_how_is_matched(
         arguments, name, capsys):
     assert main(['info', '--backend', 'cpu', '--json', *arguments]) == 0
-    said = json.loads(capsys.readouterr().out)['preset']
-    assert said == (f'auto ({name})' if name else arguments[-1])
+    report = json.loads(capsys.readouterr().out)
+    assert report['preset'] == (f'auto ({name})' if name else arguments[-1])
+    assert report.get('why preset', '').endswith(choice.SCENES) == bool(name)
 
 
 def test_a_parameter_file_keeps_its_meaning(tmp_path, capsys):

@@ -129,7 +129,8 @@ def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(re
                 for title, text in re.findall(r'^##+ (.*?)\n(.*?)(?=^##|\Z)', page,
                                               re.MULTILINE | re.DOTALL)}
     shared = {'(#settings-and-output)': sections['Settings and output'][0],
-              '(#where-pairs-are)': sections['Where pairs are'][0]}
+              '(#where-pairs-are)': sections['Where pairs are'][0],
+              '(#where-truths-are)': sections['Where truths are'][0]}
     assert every(shared.values())
     tables = {}
     for title, (table, text) in sections.items():

@@ -120,7 +120,8 @@ def test_rviz_shows_the_topics_that_the_node_reads(tools: Bench) -> None:
 
 @pytest.mark.parametrize(('argument', 'raw'), [
     ('name:=stereo_bp', 'left/image_raw'),
-    ('left_namespace:=/front/left', '/front/left/image_raw')])
+    ('left_namespace:=/front/left', '/front/left/image_raw'),
+    ('side_by_side:=right_left', 'image_raw')])
 def test_rviz_shows_the_raw_image_of_a_node_that_rectifies(tools: Bench, argument: str, raw: str
                                                            ) -> None:
     with tools.running('stereo_bp.launch.py', 'view:=rviz', 'rectify:=true', argument):

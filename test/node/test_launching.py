@@ -124,10 +124,12 @@ def test_each_camera_has_its_own_arguments_and_those_of_the_command_line(tmp_pat
     assert rear['remappings'] == []
 
 
-def test_the_parameter_file_of_a_camera_lies_beside_the_file_of_cameras(tmp_path):
+def test_the_files_of_a_camera_lie_beside_the_file_of_cameras(tmp_path):
     (tmp_path / 'front.yaml').touch()
-    front, = cameras(tmp_path, [{'namespace': 'front', 'params_file': 'front.yaml'}])
+    front, = cameras(tmp_path, [{'namespace': 'front', 'params_file': 'front.yaml',
+                                 'calibration': 'left.yaml'}])
     assert front['params_file'] == str(tmp_path / 'front.yaml')
+    assert front['calibration'] == str(tmp_path / 'left.yaml')
 
 
 @pytest.mark.parametrize(('content', 'words'), [
@@ -162,10 +164,13 @@ def test_every_shipped_file_of_cameras_is_accepted_and_maps_all_inputs(repositor
     for file in files:
         given = {**dict.fromkeys(CHOICES, ''), 'cameras': str(file)}
         for camera in launching.cameras(given, choices):
-            assert camera['left_namespace'] or {topic for topic, _ in camera['remappings']} == {
-                f'{side}/{topic}' for side in ('left', 'right')
-                for topic in ('image_raw' if camera.get('rectify') else 'image_rect',
-                              'camera_info')}, file
+            image = 'image_raw' if camera.get('rectify') else 'image_rect'
+            expected = {image} if camera.get('side_by_side') else {
+                f'{side}/{image}' for side in ('left', 'right')}
+            if not camera.get('calibration'):
+                expected |= {f'{side}/camera_info' for side in ('left', 'right')}
+            assert camera['left_namespace'] or {
+                topic for topic, _ in camera['remappings']} == expected, file
 
 
 def test_analyzers_tell_the_statuses_of_two_nodes_apart():

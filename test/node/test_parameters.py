@@ -104,7 +104,8 @@ def test_whole_numbers_are_accepted_for_numbers_and_names_for_algorithms(
 
 def test_off_in_a_parameter_file_is_a_name_though_yaml_makes_false_of_it(
         make: Callable[..., Bench]) -> None:
-    bench = make(row_correction=False)
+    bench = make(row_correction=False, side_by_side=False)
+    assert not bench.node._configuration.node.is_side_by_side
     assert bench.node._configuration.matcher.row_correction == 'off'
     assert bench.get('row_correction') == 'off'
     assert bench.set(row_correction='measure').successful

@@ -75,7 +75,8 @@ def test_the_first_image_tells_which_preset_is_taken_and_a_later_one_does_not_ch
     assert (bench.get('preset'), bench.get('disparity_range')) == ('auto', 128)
     assert said(bench)['preset'] == 'auto (road)'
     assert [text for text in logged if 'auto' in text] == [
-        'preset auto takes road on cpu (asked for), images of 320 x 240']
+        'preset auto takes road on cpu (asked for), images of 320 x 240; auto is for roads: for a '
+        'robot indoors set the preset indoor']
 
 
 def test_a_preset_is_kept_until_cleanup_and_what_is_set_beside_it_beyond(

@@ -21,11 +21,13 @@ pytestmark = pytest.mark.ros
 
 
 @pytest.mark.parametrize(('parameters', 'published', 'advice'), [
-    ({}, 'image_raw', 'rectify:=true'),
-    *slow(({'rectify': True}, 'image_rect', 'rectify:=false'),
-          ({}, 'image_rect/compressed', 'image_transport:=compressed'),
-          ({'image_transport': 'compressed'}, 'image_raw',
-           'rectify:=true image_transport:=raw'))])
+    ({}, 'left/image_raw', 'rectify:=true'),
+    *slow(({'rectify': True}, 'left/image_rect', 'rectify:=false'),
+          ({}, 'left/image_rect/compressed', 'image_transport:=compressed'),
+          ({'image_transport': 'compressed'}, 'left/image_raw',
+           'rectify:=true image_transport:=raw'),
+          ({'side_by_side': 'top_bottom'}, 'left/image_raw', 'rectify:=true side_by_side:=off'),
+          ({}, 'image_raw', 'rectify:=true side_by_side:=left_right'))])
 def test_the_log_says_once_and_the_status_always_what_takes_the_images_that_are_published(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], published: str, advice: str
@@ -35,9 +37,9 @@ def test_the_log_says_once_and_the_status_always_what_takes_the_images_that_are_
         rclpy.init(context=context, args=[], domain_id=number)
         driver = rclpy.create_node('driver', context=context, namespace='robot')
         kind = CompressedImage if published.endswith('compressed') else Image
-        for side in ('left', 'right'):
-            driver.create_publisher(kind, f'{side}/{published}', 1)
-        sentence = f'/robot/left/{published} is published, which {advice} takes'
+        for topic in {published, published.replace('left', 'right')}:
+            driver.create_publisher(kind, topic, 1)
+        sentence = f'/robot/{published} is published, which {advice} takes'
         monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
         with running_node(tmp_path, {'preset': 'sad_fast', 'backend': 'cpu', **parameters}, '-r',
                           '__ns:=/robot', domain=number, qos={}) as node:

@@ -30,7 +30,9 @@ MODES: tuple[dict[str, Any], ...] = (
     {'use_sim_time': True},
     {'image_transport': 'compressed'},
     {'rectify': True},
-    {'rectify': True, 'image_transport': 'compressed'})
+    {'rectify': True, 'image_transport': 'compressed'},
+    *({'side_by_side': 'left_right', 'rectify': rectify, 'image_transport': transport}
+      for rectify in (False, True) for transport in ('raw', 'compressed')))
 
 #: What the policy grants, by the attribute that does, and how a node tells that it does so.
 KINDS = {('topics', 'publish'): 'get_publisher_names_and_types_by_node',
@@ -65,7 +67,8 @@ def names_of_a_node(context: Any, mode: dict[str, Any]) -> dict[tuple[str, str],
     assert node.trigger_activate().name == 'SUCCESS'
     # The last thing that the graph tells of; the rest is asked for after that.
     deadline = time.monotonic() + START_LIMIT
-    while not any(name.startswith('/right/image') for name, _ in
+    image = '/image_r' if 'side_by_side' in mode else '/right/image_r'
+    while not any(name.startswith(image) for name, _ in
                   node.get_subscriber_names_and_types_by_node('stereo_bp', '/')):
         assert time.monotonic() < deadline
         time.sleep(0.02)

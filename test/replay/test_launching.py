@@ -50,6 +50,7 @@ def test_a_replay_is_recorded_in_the_time_of_the_bag_unless_it_has_no_end_or_nob
     ({'use_sim_time': 'false'}, 'use_sim_time is False, but a replay that is recorded lives in'),
     ({'loop': '-1'}, 'loop is -1, but must be a whole number of at least 0'),
     ({'images': 'too'}, 'one of the two'), ({'cameras': 'cameras.yaml'}, 'played to one camera'),
+    ({'side_by_side': 'left_right'}, "side_by_side is 'left_right', but a replay sends"),
     ({'rectify': 'true'}, 'rectify is True, but /left/image_rect of the bag is rectified by its'),
     ({'left_image': '/front'}, 'no image topic /front among /left/image_rect')])
 def test_arguments_that_contradict_each_other_are_refused(bag, given, text):

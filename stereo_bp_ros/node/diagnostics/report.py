@@ -58,7 +58,8 @@ class Report:
     """Everything that the statuses are made of, at one moment.
 
     state:      of the lifecycle, with what it is busy with: 'active', 'configuring', ...
-    images, infos: one report per topic; empty while there are no subscriptions.
+    images, infos: one report per topic; empty while there are no subscriptions. Of a
+                side-by-side camera there is one of images.
     missing:    topics of camera_infos that have never come, while images have.
     counts, before: the counters now and at the report before.
     stall:      images come and nothing is published; None where all is well.
@@ -218,7 +219,9 @@ def nothing_published(report: Report) -> Issue | None:
     since, counts = report.stall.since, report.counts
     dropped = [f'{text}{f" ({MEANINGS[reason]})" if reason in MEANINGS else ""}'
                for reason, text in _drops(counts, since)]
-    causes = [f'no {side} images' for side, topic in zip(SIDES, report.images, strict=False)
+    names = (['images'] if report.settings.is_side_by_side
+             else [f'{side} images' for side in SIDES])
+    causes = [f'no {name}' for name, topic in zip(names, report.images, strict=False)
               if topic.silent > report.settings.input_timeout]
     causes += [*_losses(report), *_without_partner(report)]
     if dropped:

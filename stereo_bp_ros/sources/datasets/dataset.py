@@ -19,9 +19,11 @@ from stereo_bp_ros.sources.bag_topics import Globs
 from stereo_bp_ros.sources.datasets import layouts, named, truths
 from stereo_bp_ros.sources.datasets.entries import (
     GROUND_TRUTH,
+    IMAGE_SUFFIXES,
     TRUTH_NAME,
     Entry,
     StereoPair,
+    defer_calibration,
     list_folder,
     list_folders,
 )
@@ -105,7 +107,8 @@ class Dataset:
 
 
 def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
-                 globs: Globs | None = None, truth_scale: float | None = None) -> Dataset:
+                 globs: Globs | None = None, truth_scale: float | None = None,
+                 side_by_side: str = '') -> Dataset:
     """Find out how a folder stores stereo pairs. No image is read yet.
 
     :param tolerance_s: most seconds between the stamps of a pair whose images are named by them.
@@ -113,10 +116,13 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0,
         ``LAYOUTS``.
     :param truth_scale: numbers of a truth per pixel of disparity, below 0 of the other sign; None:
         as its layout has it.
+    :param side_by_side: how both images of a pair lie in one, of ``LAYOUTS`` of
+        ``images.side_by_side``; ``path`` is a folder of these, or of such folders, or one image.
     :raises ValueError: no such folder, no known layout, or one with parts missing.
     """
-    found = _open(path, tolerance_s, globs)
-    entries = tuple(replace(one, **_truth_by(one, truth_scale)) for one in found._entries)
+    found = _open(path, tolerance_s, globs, bool(side_by_side))
+    entries = tuple(replace(one, **_truth_by(one, truth_scale), side_by_side=side_by_side)
+                    for one in found._entries)
     return replace(found, _entries=entries)
 
 
@@ -134,18 +140,26 @@ def _truth_by(entry: Entry, scale: float | None) -> dict[str, Any]:
     return {'truth_scale': known or truths.default_scale(path)}
 
 
-def _open(path: files.PathLike, tolerance_s: float, globs: Globs | None) -> Dataset:
+def _open(path: files.PathLike, tolerance_s: float, globs: Globs | None,
+          is_side_by_side: bool) -> Dataset:
     folder = Path(path)
+    if is_side_by_side and folder.is_file():
+        entry = Entry(folder.stem, folder, folder, calibration=defer_calibration(folder.parent))
+        return Dataset(folder.name, folder, layouts.SIDE_BY_SIDE.name, (entry,))
     if not folder.is_dir():
-        raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
-                         else f'there is no folder {folder}')
+        is_image = folder.suffix.lower() in IMAGE_SUFFIXES
+        raise ValueError((f'{folder} is a file, not a folder' + (
+            ': an image of both cameras needs --side-by-side' if is_image else ''))
+            if folder.exists() else f'there is no folder {folder}')
     folder = resolved(folder)
     if globs:
         entries, warnings = named.by_globs(folder, globs, tolerance_s)
         found = Dataset(folder.name, folder, NAMED.name, tuple(entries), tuple(warnings))
         unread = '' if found.has_truth or globs.truth else _unread_truth(folder, NAMED)
         return replace(found, warnings=(*warnings, *filter(None, [unread])))
-    parts = list(_walk(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))
+    parts = list(_walk(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s, is_side_by_side))
+    if not parts and is_side_by_side:
+        raise ValueError(f'no images in {folder}, nor in its subfolders, {MAX_LEVELS} levels deep')
     if not parts:
         known = ', '.join(dict.fromkeys(layout.files for layout in LAYOUTS))
         raise ValueError(f'no stereo pairs in {folder}: name them by --left-glob and '
@@ -165,45 +179,49 @@ def _open(path: files.PathLike, tolerance_s: float, globs: Globs | None) -> Data
                    _warnings(parts))
 
 
-def _walk(folder: Path, levels: int, seen: set[tuple[int, int]], tolerance_s: float
-          ) -> Iterator[Dataset]:
+def _walk(folder: Path, levels: int, seen: set[tuple[int, int]], tolerance_s: float,
+          is_side_by_side: bool) -> Iterator[Dataset]:
     """A folder that is a data set, or else those below it, in the order of their names.
 
     :param seen: folders that were looked into: a link may lead back to one.
     :raises ValueError: there are more than ``MAX_FOLDERS``.
     """
-    own = _own(folder, tolerance_s)
+    own = _own(folder, tolerance_s, is_side_by_side)
     if own is not None:
         yield own
         return
     for child in list_folders(folder) if levels else ():
         identity = _identity(child)
-        if identity in seen:
+        if identity in seen or (is_side_by_side and OUTSIDE_NAME.search(child.name)):
             continue
         seen.add(identity)
         if len(seen) > MAX_FOLDERS:
             raise ValueError(f'{folder} and the folders before it are more than {MAX_FOLDERS}: '
                              'name one that has the pairs')
-        yield from _walk(child, levels - 1, seen, tolerance_s)
+        yield from _walk(child, levels - 1, seen, tolerance_s, is_side_by_side)
 
 
-def _own(folder: Path, tolerance_s: float) -> Dataset | None:
+def _own(folder: Path, tolerance_s: float, is_side_by_side: bool) -> Dataset | None:
     """The pairs of a folder itself, or None: in the first layout with a truth, else the first."""
+    if is_side_by_side:
+        return _read(layouts.SIDE_BY_SIDE, folder, tolerance_s)
     entries = named.described(folder)
     if entries is not None:
         return Dataset(folder.name, folder, DESCRIBED.name, tuple(entries))
     first = None
     for layout in layouts.LAYOUTS:
-        own = layouts.read(layout, folder, tolerance_s)
-        if own is not None:
-            entries, warnings = own
-            found = Dataset(folder.name, folder, layout.name, tuple(entries), tuple(warnings))
-            if found.has_truth:
-                return found
-            first = first or found
+        found = _read(layout, folder, tolerance_s)
+        if found is not None and found.has_truth:
+            return found
+        first = first or found
     entries = None if first else named.pair(folder)
     return first if entries is None else Dataset(folder.name, folder, layouts.PAIR.name,
                                                  tuple(entries))
+
+
+def _read(layout: layouts.Layout, folder: Path, tolerance_s: float) -> Dataset | None:
+    found = layouts.read(layout, folder, tolerance_s)
+    return found and Dataset(folder.name, folder, layout.name, tuple(found[0]), tuple(found[1]))
 
 
 def _identity(folder: Path) -> tuple[int, int]:
@@ -219,7 +237,7 @@ def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
     if of_parts[MAX_SENTENCES:]:
         found.append(f'{len(of_parts) - MAX_SENTENCES} more folders lack images')
     # Rows of a table may have the same name.
-    for layout in {one.name: one for one in reversed(LAYOUTS)}.values():
+    for layout in {one.name: one for one in (layouts.SIDE_BY_SIDE, *reversed(LAYOUTS))}.values():
         own = [part for part in parts if part.layout == layout.name]
         if any(part.has_truth for part in own):
             found += [f'{own[0].path} ({layout.name}): {layout.caution}'] * bool(layout.caution)

@@ -15,9 +15,10 @@ import numpy as np
 from stereo_bp_ros.cameras import calibration_files
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.checks.truth_checks import TruthScale
-from stereo_bp_ros.errors import shown
+from stereo_bp_ros.errors import InputError, shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.raw_images import RawImage
+from stereo_bp_ros.images.side_by_side import split
 from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.natural_order import natural_key
 
@@ -115,7 +116,11 @@ class StereoPair(Pair):
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a pair is stored; nothing is read before `load`."""
+    """Where a pair is stored; nothing is read before `load`.
+
+    side_by_side: how both images lie in that of ``left``, which ``right`` is then, too; '' = each
+                  file has one.
+    """
 
     name: str
     left: Path
@@ -130,13 +135,17 @@ class Entry:
     classes: Callable[[], Classes] | None = None
     is_numbered: bool = False
     truth_scale: float | None = None
+    side_by_side: str = ''
 
     def load(self) -> StereoPair:
         """Read the pair.
 
         :raises ValueError: a file is missing or damaged, or sizes differ.
         """
-        left, right = files.read_image(self.left), files.read_image(self.right)
+        if self.side_by_side:
+            left, right = read_side_by_side(self.left, self.side_by_side)
+        else:
+            left, right = files.read_image(self.left), files.read_image(self.right)
         if left.shape != right.shape:
             raise ValueError(f'{self.left} is {left.shape[1]} x {left.shape[0]} and {self.right} '
                              f'is {right.shape[1]} x {right.shape[0]}, or their colours differ')
@@ -159,6 +168,18 @@ class Entry:
             checked('mask of occluded pixels', self.occluded and self.occluded()), classes,
             is_numbered=self.is_numbered,
             truth_scale=TruthScale(self.truth_scale) if self.truth_scale else None)
+
+
+def read_side_by_side(path: Path, layout: str) -> tuple[np.ndarray, np.ndarray]:
+    """Left and right image of a file that holds both, as of ``files.read_image``.
+
+    :raises ValueError: it cannot be read, or has no equal halves.
+    """
+    try:
+        left, right = split(RawImage.from_array(files.read_image(path)), layout)
+    except InputError as error:
+        raise ValueError(f'{path}: {error}') from error
+    return left.pixels, right.pixels
 
 
 def defer(read: Callable[..., T], *paths: Path | None, **options: object

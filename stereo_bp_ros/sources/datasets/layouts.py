@@ -46,7 +46,7 @@ class Layout(NamedTuple):
     {folder} its own. Images may have any suffix.
 
     name:        in words.
-    left, right: of the images.
+    left, right: of the images; right is '' where that of left holds both.
     truth:       of the ground truth; the first that is there is taken.
     scale:       of the truth, as of ``truths.read_scaled``.
     calibration: the first that is there is taken; (): by the names that one has beside images.
@@ -75,7 +75,7 @@ class Layout(NamedTuple):
     @property
     def files(self) -> str:
         """What a folder has, in words."""
-        return f'{in_words(self.left)} with {in_words(self.right)}'
+        return in_words(self.left) + (f' with {in_words(self.right)}' if self.right else '')
 
 
 def in_words(pattern: str) -> str:
@@ -147,6 +147,11 @@ PAIR = Layout('pair', 'left', 'right', ('disparity.pfm', 'disparity.png'), masks
     'classes': (read_classes, 'classes')})
 
 
+#: Images that hold those of both cameras, where the user says so.
+SIDE_BY_SIDE = Layout('side-by-side images', '{name}', '',
+                      ('disparity/{name}.pfm', 'disparity/{name}.png'), is_sequence=True)
+
+
 def read(layout: Layout, folder: Path, tolerance_s: float = 0.0,
          description: Mapping[str, float] | None = None
          ) -> tuple[list[Entry], list[str]] | None:
@@ -159,7 +164,8 @@ def read(layout: Layout, folder: Path, tolerance_s: float = 0.0,
     :raises ValueError: no image has a partner, or a file that is read is damaged.
     """
     base, deep = _base(layout, folder)
-    lefts, rights = (_images(base, deep, pattern) for pattern in (layout.left, layout.right))
+    lefts = _images(base, deep, layout.left)
+    rights = _images(base, deep, layout.right) if layout.right else lefts
     if not lefts or not rights:
         return None
     description = description or {}

@@ -87,7 +87,7 @@ def by_globs(folder: Path, globs: Globs, tolerance_s: float = 0.0
 
     :raises ValueError: a pattern fits nothing, both fit one file, or no image has a partner.
     """
-    lefts, rights = _fitting(folder, globs.left), _fitting(folder, globs.right)
+    lefts, rights = fitting(folder, globs.left), fitting(folder, globs.right)
     if both := set(lefts) & set(rights):
         raise ValueError(f'{min(both)} fits both {shown(globs.left)} and {shown(globs.right)}')
     images = [{('', path.relative_to(folder).with_suffix('').as_posix()): path for path in side}
@@ -125,7 +125,7 @@ def _truths(folder: Path, globs: Globs, lefts: Sequence[Path]
         return lambda left: (
             defer(truths.read_truth, folder / 'disparity' / f'{left.stem}.pfm')
             or defer(truths.read_truth, folder / 'disparity' / f'{left.stem}.png'))
-    paths = _fitting(folder, globs.truth)
+    paths = fitting(folder, globs.truth)
     keys = number_keys(*([('', path.relative_to(folder).with_suffix('').as_posix())
                           for path in side] for side in (lefts, paths)))
     if keys is None or not set(keys[0]) & set(keys[1]):
@@ -138,7 +138,11 @@ def _truths(folder: Path, globs: Globs, lefts: Sequence[Path]
     return lambda left: defer(truths.read_truth, of_key.get(own[left]))
 
 
-def _fitting(folder: Path, pattern: str) -> list[Path]:
+def fitting(folder: Path, pattern: str) -> list[Path]:
+    """The files whose paths below a folder fit a pattern, in order.
+
+    :raises ValueError: it is no pattern, or fits nothing.
+    """
     try:
         found = [path for path in folder.glob(pattern)
                  if path.is_file() and not path.name.startswith('.')]
