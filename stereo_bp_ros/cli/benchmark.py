@@ -72,7 +72,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='registers, local and shared memory and occupancy of every kernel '
                              'of a frame (CUDA)')
     parser.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
-    shared.add_matcher_options(parser)
+    shared.add_matcher_options(parser, 'that of the algorithm')
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
 

@@ -14,6 +14,7 @@ A run on a rendered street passes where every frame is accounted for, none is lo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import pathlib
 import sys
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli import progress, viewer
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.cli.source_options import add_source_options, chosen_topics
@@ -74,7 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto',
                         help='what computes (default: auto)')
     shared.add_json_option(parser)
-    viewer.add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,9 +91,12 @@ def run(options: argparse.Namespace) -> int:
             _log.warning(warning)
     shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [source])
-    if not options.save and not shared.missing(('rerun',)):
-        options.save = options.output / 'demo.rrd'
-    with viewer.opened(options) as sink:
+    recording = options.output / 'demo.rrd'
+    with contextlib.ExitStack() as stack:
+        sink = None
+        if not shared.missing(('rerun',)):
+            from stereo_bp_ros.replay.viewing import Sink
+            sink = stack.enter_context(Sink(file=recording))
         if not source:
             for name, (_, _, street) in RUNS.items():
                 _render(options, name, street)
@@ -103,9 +106,9 @@ def run(options: argparse.Namespace) -> int:
         status = replay_recorded.finish(
             options, source.name if source else 'rendered streets',
             str(source or 'rendered streets'), runs)
-        if options.save:
-            shared.say(f'See it: stereo_bp view {options.save} --web 9090, or in a window '
-                        'without --web', file=sys.stderr)
+    if sink:
+        shared.say(f'See it: stereo_bp view {recording} --web 9090, or in a window without --web',
+                   file=sys.stderr)
     return status
 
 

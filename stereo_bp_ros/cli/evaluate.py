@@ -8,7 +8,6 @@
   stereo_bp evaluate --compare before/report.json after/report.json
   stereo_bp evaluate kitti2012/ --params-file node.yaml
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
-  stereo_bp evaluate recording/ --preset road --save evaluation.rrd
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
   stereo_bp evaluate drive.mp4 --side-by-side left_right --calibration left.yaml
 
@@ -27,7 +26,6 @@ import dataclasses
 import functools
 import logging
 import pathlib
-from typing import TYPE_CHECKING
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import (
@@ -37,7 +35,6 @@ from stereo_bp_ros.cli import (
     evaluate_scale,
     evaluate_scenario,
     progress,
-    viewer,
 )
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
@@ -53,13 +50,9 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import baselines, report, row_report
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Results, totals_of
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.sources.pairs import inputs_of
 from stereo_bp_ros.system import transport
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
 NEEDS = ()
@@ -104,7 +97,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
-    viewer.add_options(parser)
     parser.add_argument('--json-lines', action='store_true',
                         help='with --scenario: print one line of JSON a condition, and one of '
                              'all')
@@ -114,13 +106,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.compare:
         return evaluate_compare.run(options)
-    if viewer.is_wanted(options) and options.workers:
-        raise ValueError('--view, --web and --save exclude --workers: pictures do not travel')
-    with viewer.opened(options) as sink:
-        return _evaluate(options, sink)
-
-
-def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     scenario = evaluate_scenario.choose(options) if options.scenario else None
     if not options.paths and scenario is None:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
@@ -150,9 +135,7 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
         shared.can_draw('report.html', report.MODULES)
     results = Results()
     stopped: BaseException | None = None
-    with (evaluate_scale.start(options, configs, names, method, sources,
-                               [functools.partial(_show, sink)] if sink else []
-                               ) as (found, run_),
+    with (evaluate_scale.start(options, configs, names, method, sources) as (found, run_),
           progress.Bar('evaluate') as bar):
         task = bar.add_task(f'Evaluating {title}', total=sources.count)
         shared.say_preset(options)
@@ -192,13 +175,6 @@ def _evaluate(options: argparse.Namespace, sink: Sink | None) -> int:
     return 0 if passed else 1
 
 
-def _show(sink: Sink, place: int, evaluation: Evaluation, matched: Matched) -> None:
-    """What every matcher made of a pair."""
-    pair, (low, high) = matched.pair, matched.searched
-    sink.judged(place, pair.left, matched.maps, low=low, high=high, truth=pair.truth,
-                confidence=evaluation.confidence(matched), stamp_ns=pair.stamp_ns, latency_ms={
-                    name: {**one.stages_ms, 'total': one.times_ms[-1]}
-                    for name, one in matched.result.matchers.items()})
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:

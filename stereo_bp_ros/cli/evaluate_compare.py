@@ -14,8 +14,7 @@ from stereo_bp_ros.evaluation.comparison import DRAWS, SHARE, SIGNIFICANT, compa
 
 #: Options that match something, and their values where the command line does not name them.
 REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
-           'confidence': False, 'json_lines': False, 'workers': 0, 'view': False,
-           'web': None, 'save': None, 'skip_unreadable': False}
+           'confidence': False, 'json_lines': False, 'workers': 0, 'skip_unreadable': False}
 
 
 def run(options: argparse.Namespace) -> int:

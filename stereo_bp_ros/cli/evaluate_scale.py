@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
                         help='spread sequences, and blocks of pairs without stamps, over N '
                              'processes of this machine, each with one thread and, in turn, one '
-                             'CUDA device; 1: this process, with one thread')
+                             'CUDA device; 1: this process, with one thread (default: this '
+                             'process, with the threads of num_threads)')
 
 
 def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherConfig:
@@ -34,15 +35,11 @@ def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherCo
 
 @contextlib.contextmanager
 def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
-          names: Sequence[str], method: Method, sources: Sources,
-          collectors: Sequence[scale.Collect] = ()
+          names: Sequence[str], method: Method, sources: Sources
           ) -> Iterator[tuple[Iterator[Result], scale.Run]]:
     """Results of an evaluation where the command line wants it, and what else it finds.
 
     Pages show what is collected, with ``--output`` alone.
-
-    :param collectors: are handed every pair, its place and who has judged it; in this process
-        alone.
     """
     run = scale.Run(Showing(sources.count) if options.output else None)
     if options.output:
@@ -54,7 +51,7 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
                 sources, run, options.workers)
         else:
             evaluation = opened.enter_context(Evaluation(configs, names, method))
-            results = scale.judge_here(evaluation, sources, run, collectors)
+            results = scale.judge_here(evaluation, sources, run)
         yield opened.enter_context(contextlib.closing(results)), run
 
 

@@ -18,10 +18,9 @@ from typing import Any
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
+from stereo_bp_ros.cli.settings_page import settings_reference
 from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.config.matcher import MatcherConfig
-from stereo_bp_ros.config.node import NodeConfig
-from stereo_bp_ros.config.settings import Setting
 from stereo_bp_ros.engines import choice, geometry
 from stereo_bp_ros.errors import BackendUnavailable
 from stereo_bp_ros.images.raw_images import check_limits
@@ -157,47 +156,6 @@ def _warm_up(options: argparse.Namespace, width: int, height: int) -> int:
                        [(row['preset'], row['backend'], f'{row["seconds"]:.1f}',
                          str(row['compiled']), str(row['disk'])) for row in rows])
     return 0
-
-
-def settings_reference() -> str:
-    """All declared settings as the Markdown text of ``docs/reference/parameters.md``."""
-    lines = [
-        '# Settings', '',
-        'Every setting is a ROS parameter of the node. All but those under *Node* are also '
-        '`--set KEY=VALUE`', 'and fields of `MatcherConfig`; those under *Node* are fields of '
-        '`NodeConfig`. This page is', 'printed by `stereo_bp info --settings`.', '',
-        "The names of a program's settings begin with the program. They are accepted, and "
-        'declared by the', 'node, only where `program` names it at the start.',
-        '',
-        'When: **live** settings take effect on the next frame; **rebuild** ones build a new '
-        'engine while', 'frames wait; **start** ones are read when the node starts.', '']
-    matching = MatcherConfig.settings_of('default')
-    sections = [('Matching', '', list(matching.values()))]
-    for program, kind in MatcherConfig.nested().items():
-        sections.append((f'Program `{program}`', _first_line(kind),
-                         [setting for name, setting in MatcherConfig.settings_of(program).items()
-                          if name not in matching]))
-    sections.append(('Node', '', list(NodeConfig.settings().values())))
-    for title, text, settings in sections:
-        lines += [f'## {title}', '', *([text, ''] if text else []),
-                  '| name | default | accepted | when | meaning |',
-                  '| --- | --- | --- | --- | --- |']
-        lines += [_reference_row(setting) for setting in settings]
-        lines.append('')
-    return '\n'.join(lines[:-1]) + '\n'
-
-
-def _first_line(kind: type[object]) -> str:
-    """What a class says of itself."""
-    return (kind.__doc__ or '').partition('\n')[0]
-
-
-def _reference_row(setting: Setting) -> str:
-    when = 'start' if setting.read_only else 'live' if setting.live else 'rebuild'
-    default = str(setting.default).lower() if setting.type is bool else str(setting.default)
-    accepted = setting.limit().removeprefix('must be ')
-    return f'| `{setting.name}` | `{default or "(none)"}` | {accepted} | {when} | ' \
-           f'{setting.meaning} |'
 
 
 def _backend(config: MatcherConfig) -> dict[str, str]:

@@ -181,8 +181,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     # Half a second of the start would go into verbs that nobody asked for.
     only = arguments[0] if arguments and arguments[0] in VERBS else None
     options, unknown = build_parser(only).parse_known_args(arguments)
-    if hasattr(options, 'words') and not any(word.startswith('-') for word in unknown):
-        options.words, unknown = [*options.words, *unknown], []     # those behind an option
     if unknown:
         program = f'stereo_bp {options.verb}'
         raise UsageError(program, f'unrecognized arguments: {" ".join(unknown)} ({program} --help '

@@ -37,7 +37,7 @@ from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cameras.rectification import Rectification, remapped
 from stereo_bp_ros.checks import checks, truth_checks
 from stereo_bp_ros.checks.byte_checks import check_bytes
-from stereo_bp_ros.cli import match_set, viewer
+from stereo_bp_ros.cli import match_set
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.cli.source_options import SOURCE, add_source_options, add_truth_scale_option
@@ -57,7 +57,6 @@ from stereo_bp_ros.sources.videos import is_video
 from stereo_bp_ros.stream.stereo_stream import StereoStream
 
 if TYPE_CHECKING:
-    from stereo_bp_ros.replay.viewing import Sink
     from stereo_bp_ros.stream.observer import Observation
 
 HELP = 'match two images or every pair of a set: disparity, depth, cloud, confidence, picture'
@@ -108,7 +107,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
-    viewer.add_options(parser)
     parser.epilog = f'{parser.epilog}\n\n{shared.score_keys()}'
 
 
@@ -122,11 +120,6 @@ def run(options: argparse.Namespace) -> int:
                                     'each pair is matched once'))
         return match_set.run(options)
     _check(options)
-    with viewer.opened(options) as sink:
-        return _match(options, sink)
-
-
-def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     if options.side_by_side:
         left, right = read_side_by_side(options.left, options.side_by_side)
     else:
@@ -167,8 +160,6 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
                 truth_checks.TruthScale(levels or default_scale(options.truth))), config)
         for issue in issues:
             _log.warning('%s', issue)
-        shown = sink and stream.match(outputs=(
-            'disparity', 'confidence', *(('points',) if calibration else ())))
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
     report['issues'] = [one.to_dict() for one in issues]
@@ -176,13 +167,6 @@ def _match(options: argparse.Namespace, sink: Sink | None) -> int:
     report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
     report['disparity_shift'] = shift
-    if sink and shown:
-        if calibration:
-            sink.camera('match', calibration, left.shape[1], left.shape[0])
-        sink.judged(0, left, {'match': (shown.disparity + np.float32(shift), shown.valid)},
-                    low=shown.min_disparity + shift, high=shown.max_disparity + shift, truth=truth,
-                    confidence=None if shown.confidence is None else {'match': shown.confidence},
-                    points=shown.points)
     if truth is not None:
         score = metrics.score(frame.disparity + np.float32(shift), truth, frame.valid)
         report['score'] = score.as_dict()

@@ -134,8 +134,9 @@ def run(options: argparse.Namespace) -> int:
 def picture_of(left: np.ndarray | RawImage, frame: DisparityFrame) -> np.ndarray:
     """The left image beside the coloured disparity, or above it: uint8 H x W x 3 (BGR)."""
     assert frame.disparity is not None
-    return pictures.comparison(left, {'match': (frame.disparity, frame.valid)},
-                               low=frame.min_disparity, high=frame.max_disparity).picture
+    found = frame.disparity, frame.valid
+    low, high = pictures.color_range(found)
+    return pictures.comparison(left, {'match': found}, low=low, high=high).picture
 
 
 class SetMatching:

@@ -125,11 +125,13 @@ def parse_size(text: str, form: str, least: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def add_matcher_options(parser: argparse.ArgumentParser) -> None:
-    """--preset, --set and --backend."""
+def add_matcher_options(
+        parser: argparse.ArgumentParser,
+        otherwise: str = 'auto, or none where a setting of matching is given') -> None:
+    """--preset, --set and --backend; ``otherwise``: the preset where none is named."""
     parser.add_argument('--preset', metavar='NAME',
                         help='set of settings (--help lists them); none: their own defaults; '
-                             'auto: the best for roads on this machine')
+                             f'auto: the best for roads on this machine (default: {otherwise})')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE', dest='settings',
                         help='change one setting; may be given several times '
                              '(`stereo_bp info --settings` lists them)')

@@ -19,30 +19,31 @@ from stereo_bp_ros.errors import StereoError
 HELP = 'read and set parameters of a running node'
 NEEDS = ('rclpy',)
 
-#: Words behind each request.
-WORDS = {'get': ('NAME',), 'set': ('NAME', 'VALUE'), 'list': ()}
+#: What each request does.
+REQUESTS = {'list': 'print every parameter and its value', 'get': 'print the value of a parameter',
+            'set': 'set a parameter, and print its value then'}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('request', choices=list(WORDS), help='what to do')
-    parser.add_argument('words', nargs='*', metavar='NAME VALUE',
-                        help='of get and set: of a parameter (docs/reference/parameters.md); '
-                             'its value')
-    parser.add_argument('--namespace', metavar='NAMESPACE',
-                        help='of the node (default: the only one)')
-    parser.add_argument('--wait', type=shared.real(0, 86400), default=10.0, metavar='SECONDS',
-                        help='wait so long for the node, and for its answers (default 10)')
-    shared.add_json_option(parser)
+    requests = parser.add_subparsers(dest='request', required=True, metavar='{list,get,set}')
+    for request, text in REQUESTS.items():
+        child = requests.add_parser(request, help=text, description=f'{text.capitalize()}.')
+        if request != 'list':
+            child.add_argument('name', metavar='NAME',
+                               help='name of the parameter (docs/reference/parameters.md)')
+        if request == 'set':
+            child.add_argument('value', metavar='VALUE', help='its new value')
+        child.add_argument('--namespace', metavar='NAMESPACE',
+                           help='of the node (default: the only one)')
+        child.add_argument('--wait', type=shared.real(0, 86400), default=10.0, metavar='SECONDS',
+                           help='wait so long for the node, and for its answers (default 10)')
+        shared.add_json_option(child)
 
 
 def run(options: argparse.Namespace) -> int:
     from stereo_bp_ros.replay.listening import namespace_of
     from stereo_bp_ros.replay.parameter_requests import RemoteParameters
     from stereo_bp_ros.replay.statuses import Statuses
-    wanted = WORDS[options.request]
-    if len(options.words) != len(wanted):
-        raise ValueError(f'param {" ".join((options.request, *wanted))} it is, and not '
-                         f'{len(options.words)} words behind {options.request}')
     with Statuses() as statuses:
         found = statuses.find(options.wait, [options.namespace] if options.namespace else [])
         if len(found) > 1:
@@ -50,10 +51,10 @@ def run(options: argparse.Namespace) -> int:
         node, = found
         parameters = RemoteParameters(statuses.node, node, options.wait)
         if options.request == 'set':
-            name, value = options.words
-            values = {name: parameters.set(name, value)}
+            values = {options.name: parameters.set(options.name, options.value)}
         else:
-            values = parameters.get(options.words or parameters.names())
+            values = parameters.get([options.name] if options.request == 'get'
+                                    else parameters.names())
         status = statuses.figures([namespace_of(node)])[node]
     beside = effective(values, status) if options.request != 'set' else {}
     if options.json:

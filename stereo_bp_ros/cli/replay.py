@@ -22,22 +22,17 @@ starts it:
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import pathlib
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli import progress, viewer
+from stereo_bp_ros.cli import progress
 from stereo_bp_ros.cli.source_options import SOURCE, add_source_options, chosen_topics
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.system import process
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.replay.viewing import Sink
 
 HELP = 'publish a bag, a folder or a video to the node, and report its answers'
 NEEDS = ('rclpy', 'rosbags', 'mcap')
@@ -81,9 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'the file, and stop it at the end; so do --preset, --set and '
                              '--backend')
     add_source_options(parser)
-    shared.add_matcher_options(parser)
+    shared.add_matcher_options(parser, 'that of the node that runs')
     shared.add_json_option(parser)
-    viewer.add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,11 +101,10 @@ def run(options: argparse.Namespace) -> int:
         raise StereoError(f'{options.path} has no stereo pairs: there is nothing to play')
     for warning in source.warnings:
         _log.warning(warning)
-    with viewer.opened(options) as sink:
-        return _play(options, source, sink)
+    return _play(options, source)
 
 
-def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
+def _play(options: argparse.Namespace, source: Any) -> int:
     import rclpy
 
     from stereo_bp_ros.replay.player import Player
@@ -127,16 +120,10 @@ def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
                         longest_gap_s=max(options.longest_gap, options.period))
         for topic in player.wait_for_subscribers(options.wait):
             shared.say(f'nobody subscribes to {topic}', file=sys.stderr)
-        with _watching(sink, node, options.wait), progress.Bar('replay') as bar:
+        with progress.Bar('replay') as bar:
             task = bar.add_task(f'Replaying {source.name}',
                                 total=source.pairs * options.loop or None)
-
-            def show(pairs: int) -> None:
-                bar.update(task, completed=pairs)
-                if sink:
-                    sink.check()
-
-            report = player.play(options.loop, show)
+            report = player.play(options.loop, lambda pairs: bar.update(task, completed=pairs))
     finally:
         rclpy.try_shutdown()
     figures: dict[str, Any] = {
@@ -149,19 +136,3 @@ def _play(options: argparse.Namespace, source: Any, sink: Sink | None) -> int:
         shared.say(f'{report.pairs} pairs in {report.seconds:.1f} s, '
                    f'at most {report.worst_delay_ms:.1f} ms behind schedule')
     return 0
-
-
-@contextlib.contextmanager
-def _watching(sink: Sink | None, node: Any, wait_s: float) -> Iterator[None]:
-    """Shows what the node of the same namespace answers, from its first answer on."""
-    if sink is None:
-        yield
-        return
-    from stereo_bp_ros.replay.watching import Watch
-    with Watch(sink, [node.get_namespace()]) as watch:
-        try:
-            watch.wait_for_nodes(wait_s)
-        except StereoError as error:
-            viewer.say(f'nothing is shown so far: {error}')
-        yield
-    viewer.say(watch.summary or 'nothing was shown')

@@ -9,10 +9,10 @@ import pathlib
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stereo_bp_ros.cameras.calibration import Calibration
-from stereo_bp_ros.cli import evaluate_report, progress, viewer
+from stereo_bp_ros.cli import evaluate_report, progress
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import render_bag
@@ -30,9 +30,6 @@ from stereo_bp_ros.replay.source import open_source
 from stereo_bp_ros.sources.bag_topics import StereoTopics
 from stereo_bp_ros.sources.pairs import Input, Sources
 from stereo_bp_ros.sources.scenes.sequence import RoadSequence
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.replay.viewing import Sink
 
 _log = logging.getLogger(__name__)
 
@@ -72,14 +69,13 @@ def run(options: argparse.Namespace) -> int:
     method = dataclasses.replace(METHOD, windows=scenario.windows, calibration=Calibration(
         options.focal, options.baseline, 0, 0, 0) if options.focal else None)
     runs = []
-    with viewer.opened(options) as sink:
-        for number, one in enumerate(scenario.inputs, 1):
-            name = 'replay' + (f'_{number}' if number > 1 else '')
-            runs.append(_perform(name, one, sources, method, options, parameters, sink))
-            if options.start:
-                _check_settings(wanted, runs[-1].settings)
-        return finish(options, options.path.name, str(options.path), runs, method,
-                      scenario if options.scenario else None)
+    for number, one in enumerate(scenario.inputs, 1):
+        name = 'replay' + (f'_{number}' if number > 1 else '')
+        runs.append(_perform(name, one, sources, method, options, parameters))
+        if options.start:
+            _check_settings(wanted, runs[-1].settings)
+    return finish(options, options.path.name, str(options.path), runs, method,
+                  scenario if options.scenario else None)
 
 
 def _scenario(options: argparse.Namespace) -> Scenario:
@@ -117,8 +113,7 @@ def _warn(log: pathlib.Path) -> None:
 
 
 def _perform(name: str, one: Input, sources: Sources, method: Method,
-             options: argparse.Namespace, parameters: Mapping[str, Value], sink: Sink | None
-             ) -> RecordedRun:
+             options: argparse.Namespace, parameters: Mapping[str, Value]) -> RecordedRun:
     """One session with the node that the options are about."""
     player = ['--rate', str(options.rate), '--loop', str(options.loop),
               '--period', str(options.period), '--wait', str(options.wait),
@@ -144,7 +139,7 @@ def _perform(name: str, one: Input, sources: Sources, method: Method,
 
     return record_run(
         name, one.name, one, sources, chosen_topics(options), options.output / name, play,
-        player, loops=options.loop, period_s=options.period, sink=sink, method=method)
+        player, loops=options.loop, period_s=options.period, method=method)
 
 
 def record_run(name: str, title: str, one: Input, sources: Sources, topics: StereoTopics,

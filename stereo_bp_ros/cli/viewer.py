@@ -1,4 +1,4 @@
-"""Options that show what a verb computes, and the viewer behind them: Rerun's own program.
+"""Options of ``stereo_bp view``, and the viewer behind them: Rerun's own program.
 
 It is a process of its own, which sends no usage data and answers whoever finds it, by any name. So
 it listens on an address of this machine that is chosen at random, and browsers get its page and
@@ -73,7 +73,9 @@ PART_BYTES = 2**16
 def add_options(parser: argparse.ArgumentParser) -> None:
     """--view, --web, --save and what belongs to them."""
     group = parser.add_argument_group('to see it in Rerun (extra view)')
-    group.add_argument('--view', action='store_true', help='open the viewer in a window')
+    group.add_argument('--view', action='store_true',
+                       help='open the viewer in a window (default where neither --web nor --save '
+                            'is given)')
     group.add_argument('--web', type=shared.whole(1, 65535), metavar='PORT',
                        help='serve the view to a browser at this port')
     group.add_argument('--save', type=pathlib.Path, metavar='FILE',
@@ -101,22 +103,14 @@ def say(text: str) -> None:
     shared.say(text, file=sys.stderr)
 
 
-def is_wanted(options: argparse.Namespace) -> bool:
-    """Whether somebody asks to see anything."""
-    return bool(options.view or options.web or options.save)
-
-
 @contextlib.contextmanager
-def opened(options: argparse.Namespace, *, waits: bool = True) -> Iterator[Sink | None]:
-    """What frames are sent to, and the viewer that shows them; None: nobody asks to see any.
+def opened(options: argparse.Namespace, *, waits: bool = True) -> Iterator[Sink]:
+    """What frames are sent to, and the viewer that shows them.
 
     :param waits: leaving it waits until the viewer is closed, or Ctrl-C; not after an error.
     :raises StereoError, ValueError: there is no Rerun, no display or a port is taken.
     """
-    if not is_wanted(options):
-        yield None
-        return
-    has_viewer = options.view or options.web
+    has_viewer = options.view or options.web or not options.save
     if options.save:
         if options.save.suffix != '.rrd':
             raise ValueError(f'--save {shown(str(options.save))} has to end in .rrd')

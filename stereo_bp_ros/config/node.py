@@ -49,7 +49,8 @@ class NodeConfig(Settings):
         False, 'pair images whose stamps differ by up to the tolerance', live=True)
     approximate_sync_tolerance_seconds: float = setting(
         0.01, 'maximum difference of the stamps of a pair with approximate_sync; 0 (no limit in '
-        'stereo_image_proc) is rejected with it', 0, 10, unit='seconds', live=True)
+        'stereo_image_proc) is rejected with it', 0, 10, unit='seconds', live=True,
+        ignored='without approximate_sync')
     queue_size: int = setting(
         5, 'images of each side kept while they wait for a partner', 1, 1000, live=True)
     use_system_default_qos: bool = setting(
@@ -83,7 +84,7 @@ class NodeConfig(Settings):
         choices=('32FC1', '16UC1'), read_only=True)
     on_device_loss: str = setting(
         'exit', 'after the loss of the GPU: exit with an error status, or continue on the CPU',
-        choices=('exit', 'cpu'), live=True)
+        choices=('exit', 'cpu'), live=True, ignored='on the CPU')
 
     @property
     def is_side_by_side(self) -> bool:

@@ -28,7 +28,8 @@ class Setting:
     """One declared setting.
 
     live: it takes effect on the next frame without an allocation; takes_list: its value may also
-    be a text of several whole numbers with commas between them.
+    be a text of several whole numbers with commas between them; ignored: where its value has no
+    effect, in words behind "ignored".
     """
 
     name: str
@@ -43,6 +44,7 @@ class Setting:
     live: bool = False
     read_only: bool = False
     takes_list: bool = False
+    ignored: str = ''
     aliases: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -51,6 +53,11 @@ class Setting:
         that have one, lists, and false for ``off``, which YAML makes of that word."""
         return (self.type is float or self.takes_list or bool(self.aliases)
                 or 'off' in self.choices)
+
+    @property
+    def described(self) -> str:
+        """What it means, and where it is ignored."""
+        return self.meaning + (f' (ignored {self.ignored})' if self.ignored else '')
 
     def limit(self) -> str:
         """The accepted values in words."""
@@ -159,8 +166,9 @@ _Kind = typing.TypeVar('_Kind', bound='Settings')
 def documented(kind: type[_Kind]) -> type[_Kind]:
     """Decorate a class of settings: ``help`` tells each of them, and unknown names the closest."""
     rows = '\n'.join(textwrap.fill(
-        f'* ``{name}`` = {one.default!r}: {one.meaning} ({one.limit().removeprefix("must be ")})',
-        95, subsequent_indent='  ') for name, one in kind.settings().items())
+        f'* ``{name}`` = {one.default!r}: {one.described} '
+        f'({one.limit().removeprefix("must be ")})', 95, subsequent_indent='  ')
+        for name, one in kind.settings().items())
     kind.__doc__ = f'{inspect.cleandoc(kind.__doc__ or "")}\n\n{rows}'
     create: Any = kind.__init__
     fields = {field.name for field in dataclasses.fields(kind)}     # type: ignore[arg-type]

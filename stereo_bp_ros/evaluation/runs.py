@@ -26,7 +26,7 @@ from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Figures, PairRows, Result
 from stereo_bp_ros.evaluation.timing import device_ms
-from stereo_bp_ros.frame.disparity_frame import DisparityFrame
+from stereo_bp_ros.frame.disparity_frame import OUTPUTS, DisparityFrame
 from stereo_bp_ros.images.grey import to_8_bits
 from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.pairs import Pair, Unread
@@ -80,13 +80,15 @@ class Evaluation:
 
     :param configs: names to configurations; the first is the one that is evaluated.
     :param names:   of OpenCV's matchers (``baselines.NAMES``), for the range of the first.
+    :param outputs: further ones of every frame; those that need a calibration where a pair has
+        one.
 
     :raises ValueError: a name is there twice, or OpenCV's matchers cannot do what the first does.
     :raises BackendUnavailable: OpenCV has no stereo matchers, or a back end is not there.
     """
 
     def __init__(self, configs: Mapping[str, MatcherConfig], names: Sequence[str] = (),
-                 method: Method | None = None) -> None:
+                 method: Method | None = None, outputs: Sequence[str] = ()) -> None:
         twice = set(configs) & set(names)
         if twice:
             raise ValueError(f'two matchers have the name {twice.pop()}')
@@ -94,7 +96,7 @@ class Evaluation:
         # A truth is unshifted; pre_adjust_disparity shifts by the calibration.
         self._configs = {name: config.replace(pre_adjust_disparity=False)
                          for name, config in configs.items()}
-        self._baselines = tuple(names)
+        self._baselines, self._outputs = tuple(names), tuple(outputs)
         self.method = method or Method()
         first = configs[self._own]
         if names and first.reference_image != 'left':
@@ -160,16 +162,21 @@ class Evaluation:
         issues: list[Issue] = []
         for name, stream in self._streams.items():
             seen = observe_pair(stream, self._configs[name], self.method, pair)
-            frames[name], times_ms = self._timed(stream.match)
+            outputs = [one for one in self._outputs if not OUTPUTS[one].needs_calibration
+                       or self.method.calibration_of(pair)]
+            frames[name], times_ms = self._timed(functools.partial(
+                stream.match, outputs=('disparity', *outputs)))
             if name == self._own:
                 issues = [*checks.enforce(pair.issues, stream.config), *stream.issues]
+            confidence = None
             if self.method.confidence and pair.truth is not None:
-                frames[name] = dataclasses.replace(frames[name], confidence=_confidence(stream))
+                confidence = _confidence(stream)
+                frames[name] = dataclasses.replace(frames[name], confidence=confidence)
             maps[name] = _map(frames[name])
             known = known or self.method.known_of(pair, maps[name][0].shape)
             matcher, timings = stream.matcher, frames[name].timings
             found[name] = Figures(times_ms, score_frame(
-                *maps[name], confidence=frames[name].confidence, **known), dict(timings),
+                *maps[name], confidence=confidence, **known), dict(timings),
                 device_ms(matcher.backend, timings),
                 None if matcher.memory_plan is None else matcher.memory_plan.total,
                 matcher.effective_config.disparity_range, _rows(seen, stream.config, pair))

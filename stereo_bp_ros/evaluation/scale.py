@@ -28,7 +28,7 @@ from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.method import Method
 from stereo_bp_ros.evaluation.results import Result, room_is_needed
-from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Matched, Skipped, for_each_pair
+from stereo_bp_ros.evaluation.runs import UNREADABLE, Evaluation, Skipped, for_each_pair
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.sources.pairs import Chunk, Sources, Unread
 from stereo_bp_ros.system import transport
@@ -41,9 +41,6 @@ POLL_S = 0.1
 
 #: Of libraries for linear algebra in a worker.
 ONE_THREAD = dict.fromkeys(('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'), '1')
-
-Collect = Callable[[int, Evaluation, Matched], None]
-"""Is handed the place of a pair, who has judged it, and the pair."""
 
 
 @dataclasses.dataclass
@@ -72,28 +69,25 @@ class Run:
             self.collected += other.collected
 
 
-def judge_here(evaluation: Evaluation, sources: Sources, run: Run,
-               collectors: Sequence[Collect] = ()) -> Generator[Result, None, None]:
+def judge_here(evaluation: Evaluation, sources: Sources, run: Run
+               ) -> Generator[Result, None, None]:
     """Results of all pairs in their order, in this process.
 
     :raises StereoError: a pair cannot be read or matched.
     """
     for chunk in sources.chunks():
-        yield from _judge_chunk(evaluation, chunk, sources.unread(chunk), run, collectors)
+        yield from _judge_chunk(evaluation, chunk, sources.unread(chunk), run)
 
 
 def _judge_chunk(evaluation: Evaluation, chunk: Chunk, pairs: Generator[Unread, None, None],
-                 run: Run, collectors: Sequence[Collect] = ()) -> Iterator[Result]:
+                 run: Run) -> Iterator[Result]:
     run.add(Run(backend=evaluation.backend,
                 devices={name: [one] for name, one in evaluation.devices.items()}))
-    if run.collected:
-        collectors = [run.collected.collect, *collectors]
     skipped = run.skipped if evaluation.method.skip_unreadable else None
     with contextlib.closing(pairs):
-        for place, matched in for_each_pair(evaluation.judge, pairs, chunk.place,
-                                            skipped):
-            for collect in collectors:
-                collect(place, evaluation, matched)
+        for place, matched in for_each_pair(evaluation.judge, pairs, chunk.place, skipped):
+            if run.collected:
+                run.collected.collect(place, evaluation, matched)
             yield matched.result
 
 

@@ -32,6 +32,12 @@ who confuse red and green."""
 #: Width / height that `comparison` aims at: that of a screen.
 SHEET_ASPECT = 1.6
 
+#: Per cent of the values of a map: outside of these, colours are those of the nearer end.
+COLOR_TAILS = (0.5, 99.5)
+
+Map = tuple[np.ndarray, np.ndarray | None]
+"""Disparity and valid, as in `disparity_picture`."""
+
 PAPER = (34, 31, 29)
 INK = (228, 226, 224)
 FONT = cv2.FONT_HERSHEY_SIMPLEX
@@ -58,6 +64,21 @@ def disparity_picture(disparity: np.ndarray, valid: np.ndarray | None = None, lo
     picture = cv2.applyColorMap(level, cv2.COLORMAP_TURBO)
     picture[~known] = INVALID
     return np.asarray(picture)
+
+
+def color_range(*maps: Map) -> tuple[float, float]:
+    """Range of colours for the valid values of maps: whole pixels, without `COLOR_TAILS`.
+
+    maps: disparity H x W in pixels and valid, as in `disparity_picture`.
+    """
+    values = np.concatenate([
+        disparity[np.isfinite(disparity) & (True if valid is None else valid.astype(bool))]
+        for disparity, valid in maps])
+    if not values.size:
+        return 0.0, 1.0
+    low, high = np.percentile(values, COLOR_TAILS)
+    low = math.floor(low)
+    return float(low), float(max(math.ceil(high), low + 1))
 
 
 def _turbo_part(place: np.ndarray) -> np.ndarray:
@@ -124,7 +145,8 @@ def disparity_bar(height: int, low: float, high: float) -> np.ndarray:
                                 cv2.COLORMAP_TURBO)
     count = max(2, min(7, height // (4 * unit)))
     step = _round_step((high - low) / count)
-    ticks = [low + k * step for k in range(int((high - low) / step + 1e-9) + 1)]
+    first = math.ceil(low / step - 1e-9)
+    ticks = [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
     return _bar(height, 'disp. px', colours,
                 [((high - tick) / (high - low), f'{tick:g}') for tick in ticks])
 
@@ -203,9 +225,6 @@ def write_text(picture: np.ndarray, text: str, x: int, baseline: int, height: in
 
 
 Panel = tuple[str, np.ndarray]
-
-Map = tuple[np.ndarray, np.ndarray | None]
-"""Disparity and valid, as in `disparity_picture`."""
 
 #: Pixels of the longer side of a picture inside a page, and its bytes before they become text.
 MAX_EMBEDDED_SIDE, MAX_EMBEDDED_BYTES = 1440, 300_000

@@ -20,9 +20,10 @@ class PlainSteps(Settings):
     storage: str = setting(
         'local', 'where the values of a message lie while it is computed (CUDA); hybrid: '
         'registers, shared, and the rest local', choices=('register', 'shared', 'local', 'hybrid'))
-    registers: int = setting(0, 'values of a message in registers with storage hybrid', 0, 512)
+    registers: int = setting(
+        0, 'values of a message in registers', 0, 512, ignored='unless storage is hybrid')
     shared: int = setting(
-        0, 'values of a message in shared memory with storage hybrid', 0, 512)
+        0, 'values of a message in shared memory', 0, 512, ignored='unless storage is hybrid')
     block_width: int = setting(
         32, 'width of the blocks of the message kernel', 1, 1024, unit='threads')
     block_height: int = setting(

@@ -133,12 +133,12 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]], result: Se
                     [times.pop('total')], method.judge(pair, disparity, answer.valid), times,
                     disparity_range=round(high - low) + 1)}, input=pair.input,
                 issues=tuple(examiner.issues(pair, answer))))
-            maps = {name: (disparity, answer.valid)}
-            showing.add(index, View(pair.name, pair.left, maps, pair.truth, low, high,
+            found = disparity, answer.valid
+            showing.add(index, View(pair.name, pair.left, {name: found}, pair.truth, low, high,
                                     pair.calibration))
             if sink:
-                sink.judged(index, pair.left, maps, low=low, high=high, truth=pair.truth,
-                            stamp_ns=answer.stamp_ns, latency_ms={name: answer.stages_ms})
+                sink.judged(name, index, pair.left, found, truth=pair.truth,
+                            stamp_ns=answer.stamp_ns, latency_ms=answer.stages_ms)
         advance()
     steps = np.diff(np.array(stamps, np.int64))
     steps = steps[steps > 0]        # each loop begins with the first stamp again

@@ -27,18 +27,36 @@ from stereo_bp_ros.system import atomic_files
 
 APPLICATION = 'stereo_bp'
 
-#: Entities of pictures, plots and texts, by the order in which they are laid out. The left image
-#: is below the camera, whose frustum it fills in the view of the points.
+#: Entities of pictures, plots and texts and their titles, by the order in which they are laid
+#: out. The left image is below the camera, whose frustum it fills in the view of the points.
 LEFT = 'camera/left'
-PICTURES = (LEFT, 'disparity', 'confidence', 'truth', 'error')
-PLOTS = ('latency_ms', 'rate_hz', 'dropped', 'vertical_offset_px', 'memory_mib', 'bad_3')
-TEXTS = ('status', 'diagnostics')
+PICTURES = {LEFT: 'left image', 'disparity': 'disparity px', 'confidence': 'confidence',
+            'truth': 'truth px', 'error': 'error'}
+PLOTS = {'latency_ms': 'latency ms', 'rate_hz': 'rate Hz', 'dropped': 'dropped',
+         'vertical_offset_px': 'vertical offset px', 'memory_mib': 'memory MiB',
+         'bad_3': 'bad-3 %'}
+TEXTS = {'status': 'status', 'diagnostics': 'log'}
 
-#: Plots of several figures.
-SEVERAL = ('latency_ms', 'dropped')
+#: Of the latencies, those of the whole frame; the others are of stages, and sum up to them.
+WHOLE = ('total', 'age')
+
+#: Plots and texts in a row: of so many each has room for its title.
+PLOT_COLUMNS = 3
+
+#: Shares of pictures and of what is beside them, with points and without.
+WITH_POINTS, WITHOUT = (2, 3), (3, 1)
+
+#: Width / height of a window, the part of its height that the title of a picture takes, and width
+#: / height of images before the first one is there.
+WINDOW, TITLE, ASPECT = 1.85, 0.035, 4 / 3
+
+#: Colours of curves, RGB, one after another.
+CURVES = ((31, 119, 180), (255, 127, 14), (44, 160, 44), (214, 39, 40), (148, 103, 189),
+          (140, 86, 75), (227, 119, 194), (127, 127, 127), (188, 189, 34), (23, 190, 207))
 
 #: What is shown of a running node.
-LIVE = (LEFT, 'disparity', 'confidence', 'points', *PLOTS[:-1], *TEXTS)
+LIVE = (LEFT, 'disparity', 'confidence', 'points', *(kind for kind in PLOTS if kind != 'bad_3'),
+        *TEXTS)
 
 #: Metres from the camera to the image in its frustum.
 FRUSTUM_M = 1.0
@@ -60,55 +78,64 @@ Map = tuple[np.ndarray, np.ndarray]
 """Disparity, float H x W in pixels, and where it is valid, bool H x W."""
 
 
-def blueprint(layout: Mapping[str, Sequence[str]], timeline: str = 'stamp') -> rrb.Blueprint:
-    """The views of each name, as far as it has them.
-
-    A name with points is a tab of its own; others are rows of pictures beside common plots.
+def blueprint(layout: Mapping[str, Sequence[str]], timeline: str = 'stamp',
+              aspects: Mapping[str, float] | None = None) -> rrb.Blueprint:
+    """A tab with the views of each name, as far as it has them.
 
     :param timeline: that is shown: without a time on it nothing is.
+    :param aspects: width / height of the images of each name; of others ``ASPECT``.
     """
-    tabs = [_tab(name, kinds) for name, kinds in layout.items() if 'points' in kinds]
-    others = {name: kinds for name, kinds in layout.items() if 'points' not in kinds}
-    if others:
-        rows = [rrb.Grid(*_pictures(name, kinds), grid_columns=3)
-                for name, kinds in others.items()]
-        plots = [_plot(kind, [f'{name}/{kind}/**' for name, kinds in others.items()
-                              if kind in kinds])
-                 for kind in PLOTS if any(kind in kinds for kinds in others.values())]
-        tabs.append(rrb.Horizontal(
-            rrb.Vertical(*rows), *([rrb.Vertical(*plots)] if plots else []),
-            column_shares=[3, 1][:1 + bool(plots)], name='matchers'))
     return rrb.Blueprint(
-        rrb.Tabs(*tabs), rrb.BlueprintPanel(state='hidden'), rrb.SelectionPanel(state='hidden'),
+        rrb.Tabs(*(_tab(name, kinds, (aspects or {}).get(name, ASPECT))
+                   for name, kinds in layout.items())),
+        rrb.BlueprintPanel(state='hidden'), rrb.SelectionPanel(state='hidden'),
         rrb.TimePanel(state='collapsed', timeline=timeline))
 
 
-def _tab(name: str, kinds: Sequence[str]) -> rrb.Horizontal:
+def _tab(name: str, kinds: Sequence[str], aspect: float) -> rrb.Horizontal:
     """Pictures beside the points, and plots and texts below these."""
-    plots = [_plot(kind, [f'{name}/{kind}/**']) for kind in PLOTS if kind in kinds]
-    texts = [kind(origin=f'{name}/{text}', name=text) for text, kind in (
-        ('status', rrb.TextDocumentView), ('diagnostics', rrb.TextLogView)) if text in kinds]
-    below = [*plots[:1], *([rrb.Grid(*plots[1:], grid_columns=2)] if plots[1:] else []),
-             *([rrb.Tabs(*texts)] if texts else [])]
+    shares = WITH_POINTS if 'points' in kinds else WITHOUT
+    images = [rrb.Spatial2DView(origin=f'{name}/{kind}', name=title)
+              for kind, title in PICTURES.items() if kind in kinds]
+    stack = rrb.Grid(*images, grid_columns=picture_columns(
+        len(images), aspect, WINDOW * shares[0] / sum(shares)))
+    texts = [view(origin=f'{name}/{kind}', name=TEXTS[kind]) for kind, view in (
+        ('status', rrb.TextDocumentView), ('diagnostics', rrb.TextLogView)) if kind in kinds]
+    others = [*(_plot(name, kind) for kind in PLOTS if kind in kinds),
+              *([rrb.Tabs(*texts)] if texts else [])]
+    if 'points' not in kinds:
+        return rrb.Horizontal(stack, rrb.Vertical(*others), column_shares=shares, name=name)
     space = rrb.Spatial3DView(
-        origin=name, contents=['$origin/points', '$origin/camera/**'], name=f'{name} points',
+        origin=name, contents=['$origin/points', '$origin/camera/**'], name='points',
         eye_controls=rrb.EyeControls3D(position=(-2.6, -2.3, -2.6), look_target=(0.2, 0.7, 6),
                                        eye_up=(0, -1, 0)))
-    row = rrb.Horizontal(*below, column_shares=[4, 4, 3][:len(below)])
-    return rrb.Horizontal(
-        rrb.Vertical(*_pictures(name, kinds)),
-        rrb.Vertical(space, *([row] if below else [])),
-        column_shares=[2, 3], name=name)
+    return rrb.Horizontal(stack, rrb.Vertical(space, rrb.Grid(
+        *others, grid_columns=min(PLOT_COLUMNS, len(others)))), column_shares=shares, name=name)
 
 
-def _pictures(name: str, kinds: Sequence[str]) -> list[rrb.Spatial2DView]:
-    return [rrb.Spatial2DView(origin=f'{name}/{kind}', name=f'{name} {kind.split("/")[-1]}')
-            for kind in PICTURES if kind in kinds]
+def picture_columns(count: int, aspect: float, area: float) -> int:
+    """In how many columns pictures are largest: wide ones are stacked.
+
+    :param aspect: width / height of each.
+    :param area: width / height of the part of the window that they share.
+    """
+    def size(columns: int) -> float:
+        return min(area / columns / aspect, 1 / -(-count // columns) - TITLE)
+    return max(range(1, count + 1), key=size)
 
 
-def _plot(kind: str, contents: Sequence[str]) -> rrb.TimeSeriesView:
-    return rrb.TimeSeriesView(origin='/', contents=contents, name=kind, plot_legend=rrb.PlotLegend(
-        visible=kind in SEVERAL or len(contents) > 1))
+def _plot(name: str, kind: str) -> rrb.TimeSeriesView | rrb.Tabs:
+    """A plot whose title says what its only curve is; stages have one of their own."""
+    origin, title = f'{name}/{kind}', PLOTS[kind]
+    if kind != 'latency_ms':
+        return rrb.TimeSeriesView(origin=origin, name=title,
+                                  plot_legend=rrb.PlotLegend(visible=False))
+    legend = rrb.PlotLegend(visible=True, corner=rrb.Corner2D.LeftTop)
+    whole = [f'$origin/{one}' for one in WHOLE]
+    return rrb.Tabs(
+        rrb.TimeSeriesView(origin=origin, contents=whole, name=title, plot_legend=legend),
+        rrb.TimeSeriesView(origin=origin, name='stages ms', plot_legend=legend,
+                           contents=['+ $origin/**', *(f'- {one}' for one in whole)]))
 
 
 class _Recording:
@@ -176,6 +203,10 @@ class Sink:
         self.is_open = is_open
         self._every, self._points_every = every, points_every
         self._layout: dict[str, Sequence[str]] = {}
+        self._timeline = 'stamp'
+        self._aspects: dict[str, float] = {}
+        self._ranges: dict[str, tuple[float, float]] = {}
+        self._curves: dict[str, int] = {}
         self._cameras: dict[str, tuple[Any, ...]] = {}
         self._stream = rr.RecordingStream(APPLICATION, recording_id=uuid.uuid4())
         self._file, self._url = file, url
@@ -210,9 +241,10 @@ class Sink:
                     sinks.append(rr.FileSink(stack.enter_context(self._recording.way_in())))
                 self._stream.set_sinks(*sinks)
         self._layout |= layout
+        self._timeline = timeline
         for name in layout:
             self._log(name, rr.ViewCoordinates.RDF, static=True)
-        self._stream.send_blueprint(blueprint(self._layout, timeline))
+        self._stream.send_blueprint(blueprint(self._layout, timeline, self._aspects))
 
     def at(self, frame: int, stamp_ns: int | None = None) -> None:
         """Set the time of what is sent from here on."""
@@ -236,13 +268,14 @@ class Sink:
         """Send the left image: mono8, mono16 or rgb8 H x W, or raw."""
         self._picture(f'{name}/{LEFT}', pictures.grey_picture(image))
 
-    def disparity(self, name: str, found: Map, low: float, high: float, kind: str = 'disparity'
-                  ) -> None:
-        """Send a disparity whose colours are those of a range in pixels.
+    def disparity(self, name: str, found: Map, kind: str = 'disparity') -> None:
+        """Send a disparity in colours of the values that this name has had so far.
 
         A pointer shows pixels; what is not valid has the darkest colour.
         """
+        self._set_size(name, *found[0].shape)
         disparity, valid = (self._thinned(array) for array in found)
+        low, high = self._widen_range(name, found)
         least = low - DARK * (high - low)
         self._log(f'{name}/{kind}', rr.DepthImage(
             np.where(valid & np.isfinite(disparity), disparity, least).astype(np.float16),
@@ -280,10 +313,19 @@ class Sink:
     def numbers(self, name: str, kind: str, values: Mapping[str, float] | float) -> None:
         """Send figures to plot: one, or several by their names."""
         if not isinstance(values, Mapping):
-            self._log(f'{name}/{kind}', rr.Scalars(values))
+            self._curve(f'{name}/{kind}', PLOTS[kind], values)
             return
         for key, value in values.items():
-            self._log(f'{name}/{kind}/{key.replace(" ", "_")}', rr.Scalars(value))
+            self._curve(f'{name}/{kind}/{key.replace(" ", "_")}', key, value)
+
+    def _curve(self, entity: str, title: str, value: float) -> None:
+        if entity not in self._curves:
+            plot = entity.rpartition('/')[0]
+            place = sum(one.startswith(f'{plot}/') for one in self._curves)
+            self._curves[entity] = place
+            self._log(entity, rr.SeriesLines(
+                colors=CURVES[place % len(CURVES)], names=title), static=True)
+        self._log(entity, rr.Scalars(value))
 
     def text(self, name: str, level: str, text: str) -> None:
         """Send a line of the log, of the level INFO, WARN or ERROR."""
@@ -293,53 +335,61 @@ class Sink:
         """Send what is the case now."""
         self._log(f'{name}/status', rr.TextDocument(markdown, media_type='text/markdown'))
 
-    def judged(self, place: int, left: np.ndarray | RawImage, maps: Mapping[str, Map], *,
-               low: float, high: float, truth: np.ndarray | None = None,
-               confidence: Mapping[str, np.ndarray] | None = None,
-               points: np.ndarray | None = None,
-               latency_ms: Mapping[str, Mapping[str, float]] | None = None,
+    def judged(self, name: str, place: int, left: np.ndarray | RawImage, found: Map, *,
+               latency_ms: Mapping[str, float], truth: np.ndarray | None = None,
+               confidence: np.ndarray | None = None, points: np.ndarray | None = None,
                stamp_ns: int | None = None) -> None:
-        """Send a pair as matchers did it; the first one has image, truth and points.
+        """Send a pair as a matcher of this name matched it.
 
         place: in the sequence, from 0.
-        maps:  by the names of the matchers, between the images as they are.
+        found: unshifted.
+        latency_ms: by stages.
         truth: float H x W, pixels, not finite = unknown.
-        confidence: by the names of the matchers that have one.
-        latency_ms: by the names of the matchers, and by stages.
+        confidence: float H x W in [0, 1].
+        points: as ``points`` takes them.
         """
-        own = next(iter(maps))
         if truth is not None and not np.isfinite(truth).any():
             truth = None
-        shared = {'disparity': True, 'error': truth is not None, 'bad_3': truth is not None,
-                  'latency_ms': bool(latency_ms)}
-        single = {LEFT: True, 'truth': truth is not None, 'points': points is not None}
-        known = confidence or {}
-        if own not in self._layout:
-            self.lay_out({name: [kind for kind, there in {
-                **shared, 'confidence': name in known, **(single if name == own else {})}.items()
-                if there] for name in maps}, 'frame')
+        if name not in self._layout:
+            self.lay_out({name: [kind for kind, is_there in {
+                LEFT: True, 'disparity': True, 'confidence': confidence is not None,
+                'truth': truth is not None, 'error': truth is not None,
+                'points': points is not None, 'latency_ms': True,
+                'bad_3': truth is not None}.items() if is_there]}, 'frame')
         self.at(place + 1, stamp_ns)
         if truth is not None:
-            wrong = {name: _wrong(found, truth) for name, found in maps.items()}
+            wrong = _wrong(found, truth)
             # The time of a frame is the earlier, the worse it is.
-            self._stream.set_time('worst_first', sequence=round(1000 * (100 - wrong[own])))
-            for name, found in maps.items():
-                self.numbers(name, 'bad_3', wrong[name])
-                self._picture(f'{name}/error', pictures.error_picture(
-                    found[0], truth, found[1]), is_lossless=True)
-            self.disparity(own, (truth, np.isfinite(truth)), low, high, 'truth')
-        self.left(own, left)
-        for name, found in maps.items():
-            self.disparity(name, found, low, high)
-            # Stages that a configuration does not have take no time.
-            self.numbers(name, 'latency_ms', {
-                stage: ms for stage, ms in (latency_ms or {}).get(name, {}).items() if ms})
-        for name, one in known.items():
-            self.confidence(name, one)
+            self._stream.set_time('worst_first', sequence=round(1000 * (100 - wrong)))
+            self.numbers(name, 'bad_3', wrong)
+            self._picture(f'{name}/error', pictures.error_picture(found[0], truth, found[1]),
+                          is_lossless=True)
+            self._widen_range(name, found)      # both in the same colours
+            self.disparity(name, (truth, np.isfinite(truth)), 'truth')
+        self.left(name, left)
+        self.disparity(name, found)
+        # Stages that a configuration does not have take no time.
+        self.numbers(name, 'latency_ms', {stage: ms for stage, ms in latency_ms.items() if ms})
+        if confidence is not None:
+            self.confidence(name, confidence)
         if points is not None:
-            self.points(own, points)
+            self.points(name, points)
         self.flush()
         self.check()
+
+    def _set_size(self, name: str, height: int, width: int) -> None:
+        """Lay the pictures of a name out anew where they have another size."""
+        aspect = width / max(1, height)
+        if name in self._layout and self._aspects.get(name, ASPECT) != aspect:
+            self._aspects[name] = aspect
+            self._stream.send_blueprint(blueprint(self._layout, self._timeline, self._aspects))
+
+    def _widen_range(self, name: str, found: Map) -> tuple[float, float]:
+        """The range of colours of a name, pixels; it never shrinks, so that frames compare."""
+        low, high = pictures.color_range(found)
+        before = self._ranges.get(name, (low, high))
+        self._ranges[name] = min(low, before[0]), max(high, before[1])
+        return self._ranges[name]
 
     def _picture(self, entity: str, picture: np.ndarray, *, is_lossless: bool = False) -> None:
         image = rr.Image(np.ascontiguousarray(self._thinned(picture)), 'BGR')

@@ -280,8 +280,7 @@ class Watch:
 
     def _show_disparity(self, camera: Camera, message: Any) -> None:
         disparity = _floats(message.image)
-        low, high = message.min_disparity, message.max_disparity
-        self._sink.disparity(camera.name, (disparity, disparity >= low), low, max(high, low + 1))
+        self._sink.disparity(camera.name, (disparity, disparity >= message.min_disparity))
         camera.shown += 1
 
     def _show_confidence(self, camera: Camera, message: Any) -> None:
@@ -319,12 +318,10 @@ class Watch:
             self._sink.at(camera.frame, header_stamp(message))
             values = {pair.key: pair.value for one in own.status for pair in one.values}
             counters = frames.counters(own)
-            drops = collections.Counter({'all': 0})
-            for what in ('left', 'right', 'pairs'):
-                drops.update({key: count for key, count in frames.drops(counters, what).items()
-                              if count})
-            drops['all'] = sum(drops.values())
-            self._sink.numbers(camera.name, 'dropped', drops)
+            # The table of the status has the reasons.
+            self._sink.numbers(camera.name, 'dropped', sum(
+                sum(frames.drops(counters, what).values())
+                for what in ('left', 'right', 'pairs')))
             for kind, key in (('vertical_offset_px', 'vertical offset px'),
                               ('memory_mib', 'memory')):
                 number = re.match(r'-?[0-9.]+', values.get(key, ''))

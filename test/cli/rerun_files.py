@@ -24,6 +24,11 @@ def rows(path: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def curve(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a curve, without its name and colour, which have no time."""
+    return [row for row in found if any(key.endswith(':scalars') for key in row)]
+
+
 def value(row: dict[str, Any], name: str) -> Any:
     """Of the component whose name ends so."""
     found, = (held for key, held in row.items() if key.endswith(f':{name}'))

@@ -82,8 +82,7 @@ def test_reports_say_where_they_differ(reports, tmp_path, capsys):
 
 @pytest.mark.parametrize(('arguments', 'words'), [
     (['--preset', 'road'], '--preset'), (['--output', 'x'], '--output'),
-    (['--json-lines'], '--json-lines'), (['--limit', '3'], '--limit'),
-    (['--save', 'x.rrd'], '--save'), (['--web', '9090'], '--web')])
+    (['--json-lines'], '--json-lines'), (['--limit', '3'], '--limit')])
 def test_options_that_match_something_do_not_go_with_it(arguments, words, capsys):
     assert main(['evaluate', '--compare', 'a.json', 'b.json', *arguments]) == 2
     error = capsys.readouterr().err

@@ -7,12 +7,13 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.images import files
+from stereo_bp_ros.images import files, pictures
 from test.raw_cameras import HEIGHT, WIDTH, camera_info, raw_image, write_ros
 
 CONFIG = MatcherConfig(backend='cpu', disparity_range=16, levels=3, iterations=4)
@@ -45,6 +46,20 @@ def test_match_and_frames_write_the_same_files(
             own = pathlib.Path(f'own_{file}')
             frame.save(own, name)
             assert own.read_bytes() == pathlib.Path(file).read_bytes(), file
+
+
+def test_the_picture_has_the_colours_of_the_disparities_that_are_there(
+        tmp_path: pathlib.Path, write_pair: Callable[..., pathlib.Path],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_pair(tmp_path, 6, 64, 48)
+    assert main(['match', 'left.png', 'right.png', '-o', 'd.npy', *FAST]) == 0
+    disparity = np.load('d.npy')
+    left, found = files.read_image('left.png'), (disparity, np.isfinite(disparity))
+    low, high = pictures.color_range(found)
+    assert high - low < 4 < CONFIG.disparity_range
+    expected = pictures.comparison(left, {'match': found}, low=low, high=high).picture
+    np.testing.assert_array_equal(cv2.imread('d_picture.png'), expected)
 
 
 def test_match_rectifies_raw_images_by_d_k_r_and_p(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -146,3 +147,13 @@ conditions:
     near, everywhere, last = lines(capsys)
     assert (near['frames'], everywhere['frames'], last['frames']) == (2, 3, 3)
     assert last['inputs'] == ['drive', 'pair']
+
+
+def test_the_scenario_of_readme_is_there_and_holds_as_written(repository, monkeypatch, capsys):
+    page = (repository / 'README.md').read_text()
+    lines = re.findall(r'^stereo_bp (evaluate --scenario \S+)', page, re.MULTILINE)
+    monkeypatch.chdir(repository)
+    for line in lines:
+        assert main(line.split()) == 0, capsys.readouterr().out
+    assert lines
+    assert 'mean.regions.10_30_m.depth.mean_m <= 2' in capsys.readouterr().out

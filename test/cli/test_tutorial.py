@@ -22,6 +22,7 @@ from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.replay.session import reliable_overrides
 from stereo_bp_ros.sources.scenes.sequence import RoadSequence
 from test import machine
+from test.cases import every
 
 COMMANDS = {'stereo_bp': 'stereo_bp_ros.cli.main', 'stereo_bp_node': 'stereo_bp_ros.node.main'}
 
@@ -64,6 +65,17 @@ def test_the_commands_of_steps_2_to_4_leave_what_the_page_says(
             env={**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}',
                  'PYTHONPATH': str(repository), 'ROS_DOMAIN_ID': str(domain)})
     assert done.returncode == 0, done.stdout + done.stderr
+    # The page has the columns that are printed, and the rows of the run through the node.
+    printed = [line.split() for line in done.stdout.splitlines()]
+    step = page.partition('\n## 4.')[2].partition('\n## 5.')[0]
+    columns = [line.split() for line in step.splitlines() if line.startswith('┃')]
+    assert len(columns) == 2
+    assert every(line in printed for line in columns)
+    rows = [line.split('│')[1].strip() for line in step.splitlines()
+            if line.startswith('│') and line.count('│') == 3]
+    assert len(rows) > 5
+    assert every(any(line.startswith(f'│ {row} ') for line in done.stdout.splitlines())
+                 for row in rows)
     assert {'disparity.pfm', 'disparity_picture.png', 'all_picture.png'} <= {
         path.name for path in tmp_path.iterdir()}
     judged = json.loads((tmp_path / 'evaluation/report.json').read_text())

@@ -106,17 +106,15 @@ def test_a_pair_a_folder_and_a_recording_move_into_the_browser_by_one_command(
         options: argparse.Namespace, browser: Browser, street: pathlib.Path,
         tmp_path: pathlib.Path, domain: int) -> None:
     pair, recording = street / '000000', tmp_path / 'run.rrd'
-    assert is_shown(options, browser, domain, 'match', pair / 'left.png', pair / 'right.png',
-                    '--calibration', pair / 'P_left.txt', '-o', tmp_path / 'd.pfm', *FAST)
-    assert is_shown(options, browser, domain, 'evaluate', street, '--repeat', '1', '--save',
-                    recording, *FAST)
+    assert is_shown(options, browser, domain, 'view', pair / 'left.png', pair / 'right.png',
+                    '--calibration', pair / 'P_left.txt', *FAST)
+    assert is_shown(options, browser, domain, 'view', street, '--save', recording, *FAST)
     assert is_shown(options, browser, domain, 'view', recording)
 
 
 @pytest.mark.ros
-def test_a_bag_and_a_node_move_into_the_browser_by_one_command(
+def test_a_node_moves_into_the_browser_beside_a_replay(
         options: argparse.Namespace, browser: Browser, street: pathlib.Path, domain: int,
         node: object) -> None:
-    assert is_shown(options, browser, domain, 'replay', street, '--loop', '0')
     with command(domain, 'replay', street, '--loop', '0'):
         assert is_shown(options, browser, domain, 'view', '--wait', '60')

@@ -4,7 +4,8 @@ The picture of README is that of a node while a street is played to it:
 
   stereo_bp render --output street --size 480x360 --frames 30
   stereo_bp_node --ros-args -r __ns:=/front -p preset:=road_fast &
-  stereo_bp replay street --rate 0.5 --thin-points 3 --save street.rrd --ros-args -r __ns:=/front
+  stereo_bp view --thin-points 3 --save street.rrd --seconds 12 &
+  stereo_bp replay street --rate 0.5 --loop 3 --ros-args -r __ns:=/front
   python -m test.cli.view_pictures street.rrd docs/images/view.jpg
 """
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros.cli.info import settings_reference
+from stereo_bp_ros.cli.settings_page import settings_reference
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.config.mappings import all_settings, parse_assignments

@@ -130,8 +130,7 @@ def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(re
                                               re.MULTILINE | re.DOTALL)}
     shared = {'(#settings-and-output)': sections['Settings and output'][0],
               '(#where-pairs-are)': sections['Where pairs are'][0],
-              '(#where-truths-are)': sections['Where truths are'][0],
-              '(#to-see-it)': sections['To see it'][0]}
+              '(#where-truths-are)': sections['Where truths are'][0]}
     assert every(shared.values())
     tables = {}
     for title, (table, text) in sections.items():
@@ -144,6 +143,28 @@ def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(re
     assert tables == wanted, '\n\n'.join(
         f'{name} is to have the table\n' + '\n'.join(table)
         for name, table in wanted.items() if tables.get(name) != table)
+
+
+def test_every_option_with_a_default_says_it_in_its_help():
+    said = 0
+    for verb, parser in parsers().items():
+        for action in parser._actions:
+            # No default, or what a flag or a list begins with.
+            if action.dest in ('help', 'version') or action.default in (None, False, '', [], ()):
+                continue
+            assert re.search(r'\bdefault\b', action.help or ''), (verb, action.option_strings)
+            said += 1
+    assert said > 30
+
+
+def test_the_default_preset_and_back_end_are_in_the_help_of_each_verb_that_matches():
+    matching = [parser for parser in parsers().values()
+                if any('--preset' in action.option_strings for action in parser._actions)]
+    assert len(matching) > 5
+    for parser in matching:
+        text = ' '.join(parser.format_help().split())
+        assert re.search(r'--preset NAME .*?\(default: [^)]+\)', text)
+        assert 'what computes (default: auto)' in text
 
 
 def test_the_page_of_the_node_has_every_reason_stage_encoding_and_exit_status(repository):

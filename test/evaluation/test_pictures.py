@@ -32,6 +32,25 @@ def test_a_disparity_has_one_colour_in_every_frame_from_far_blue_to_near_red():
         pictures.disparity_picture(frame, low=5, high=5)
 
 
+def test_the_range_of_colours_is_of_the_valid_values_but_for_a_few_outliers():
+    disparity = np.linspace(15.2, 42.7, 1000, dtype=np.float32).reshape(20, 50)
+    valid = np.ones(disparity.shape, bool)
+    disparity[0, :2] = (900, -900)
+    disparity[1, :3] = (np.nan, 500, 500)
+    valid[1, 1:3] = False
+    assert pictures.color_range((disparity, valid)) == (15, 43)
+    assert pictures.color_range((disparity, valid), (disparity + 10, None))[1] > 43
+    assert pictures.color_range((np.full((2, 3), 7.0), None)) == (7, 8)
+    assert pictures.color_range((disparity, np.zeros_like(valid))) == (0, 1)
+
+
+def test_the_ticks_of_the_colour_bar_are_round_numbers(monkeypatch):
+    written = []
+    monkeypatch.setattr(pictures, 'write_text', lambda bar, text, *_: written.append(text))
+    pictures.disparity_bar(240, 13.0, 43.0)
+    assert written[1:] == ['40', '30', '20']
+
+
 def test_invalid_pixels_are_darker_than_every_disparity():
     disparity = ramp()
     valid = np.ones(disparity.shape, bool)

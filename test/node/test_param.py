@@ -27,7 +27,8 @@ def param(client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv('ROS_DOMAIN_ID', str(client.context.get_domain_id()))
 
     def param(*words: str) -> tuple[int, str, str]:
-        status = main(['param', '--wait', '60', *words])
+        request, *rest = words
+        status = main(['param', request, '--wait', '60', *rest])
         return status, *capsys.readouterr()
     return param
 
@@ -77,10 +78,26 @@ def test_the_list_has_every_parameter_with_its_value(client: Client, param: Para
     (('set', 'disparity_range', '64.5'), "disparity_range takes a whole number, not '64.5'"),
     (('set', 'use_sim_time', '1'), "use_sim_time takes true or false, not '1'"),
     (('set', 'disparity_range', '9' * 30), 'whole numbers of ROS have 64 bits'),
-    (('set', 'preset'), 'param set NAME VALUE it is, and not 1 words behind set'),
+    (('set', 'preset'), 'stereo_bp param set: the following arguments are required: VALUE'),
+    (('get',), 'stereo_bp param get: the following arguments are required: NAME'),
     (('get', 'preset', '--namespace', 'fornt', '--wait', '2'), 'in /fornt within')])
 def test_a_mistake_is_a_sentence_and_status_2(param: Param, words: tuple[str, ...],
                                               sentence: str) -> None:
     status, printed, said = param(*words)
     assert (status, printed) == (2, '')
     assert sentence in said
+
+
+def test_a_negative_value_is_a_value_and_options_stand_anywhere(client: Client, param: Param
+                                                               ) -> None:
+    assert param('set', 'min_disparity', '-3', '--namespace', '/')[1] == 'min_disparity: -3\n'
+    assert param('set', '--namespace', '/', 'min_disparity', '0')[1] == 'min_disparity: 0\n'
+
+
+def test_the_usage_names_what_a_request_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    for request, words in (('list', []), ('get', ['NAME']), ('set', ['NAME', 'VALUE'])):
+        with pytest.raises(SystemExit):
+            main(['param', request, '--help'])
+        usage = capsys.readouterr().out.partition('\n\n')[0].split()
+        assert usage[:4] == ['usage:', 'stereo_bp', 'param', request]
+        assert [word for word in usage if word in ('NAME', 'VALUE')] == words
