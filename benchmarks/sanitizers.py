@@ -89,7 +89,7 @@ CASES: dict[str, Case] = {
     'bp_int16': Case(_WHOLE),
     'bp_fractions': Case({**_WHOLE, 'data_weight': 0.0731}),
     'exact': Case({**_WHOLE, 'message_type': 'float32', 'exact': True}),
-    'all_costs': Case({**_COSTS, 'census_window': '5x5', 'path_sums': True}),
+    'all_costs': Case({**_COSTS, 'census_window': '5x5', 'path_aggregation': True}),
     'first_step': Case({**_COSTS, 'discontinuity_first_step': 5.0, 'census_window': '7x5'}),
     'image_edges': Case({**_COSTS, 'discontinuity_edge_threshold': 20}),
     'right_reference': Case({'reference_image': 'right', 'filling': 'background'}, 'road_full'),

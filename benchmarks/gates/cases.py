@@ -117,10 +117,10 @@ def _costs() -> Iterator[Case]:
             yield Case({'message_type': kind, 'disparity_range': 48, 'preprocessing': image},
                        *VGA)
     for disparities, paths in itertools.product((21, 64, 128, 300), (False, True)):
-        yield Case({'disparity_range': disparities, **COMBINED, 'path_sums': paths}, *VGA)
+        yield Case({'disparity_range': disparities, **COMBINED, 'path_aggregation': paths}, *VGA)
     for change in ({'grey_weight': 0.5}, {'sparse_census_weight': 0.5},
                    {'smoothing_sigma': 0.7},
-                   {'texture_threshold': 50}, {'partition_columns': 2, 'path_sums': True}):
+                   {'texture_threshold': 50}, {'partition_columns': 2, 'path_aggregation': True}):
         yield Case({**COMBINED, **change}, *VGA)
 
 

@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(MATCH_THREADS)
 
 struct BandFractions {
     Windows windows;
-    const uint8* cost;      // [height][width], windows of a pixel, before path sums
+    const uint8* cost;      // [height][width], windows of a pixel, before path aggregation
     const short* label;     // of the image, from the first pixel of the partition on
     signed char* fraction;  // the same
     int kept_left, kept_top, kept_width, kept_height;  // of the partition

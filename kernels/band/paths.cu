@@ -57,7 +57,7 @@ struct Shown {
     }
 };
 
-// Four threads = a path, two have a window. Blocks as in costs/path_sums.cu.
+// Four threads = a path, two have a window. Blocks as in costs/path_aggregation.cu.
 template <int RADIUS>
 __global__ void __launch_bounds__(BAND_PATH_THREADS)
     follow_band(const __grid_constant__ BandPathLaunch p) {

@@ -1,4 +1,4 @@
-// Stage cost, combined costs: the features of both images. blockIdx.z = image.
+// Stage cost, multi-feature costs: the features of both images. blockIdx.z = image.
 #include "costs/costs.cuh"
 
 extern __shared__ uint4 shared[];

@@ -5,7 +5,7 @@ constexpr int FRACTION_WIDTH = 32, FRACTION_HEIGHT = 4;  // pixels of a block
 constexpr int WINDOW_RADIUS = 2;
 
 struct FractionLaunch {
-    const uint8* cost;      // [height][width][padded labels], before path sums
+    const uint8* cost;      // [height][width][padded labels], before path aggregation
     const short* label;     // of the image, from the first pixel of the partition on
     signed char* fraction;  // the same
     int image_width;

@@ -16,8 +16,7 @@ where it was: give the same command again. `stereo_bp evaluate` has the scores o
 The ending of a name says the format. .pfm (invalid = inf), .tiff and .npy (NaN) have float32; .png
 has 16 bits with 0 = invalid: disparity in 1/256 pixel (the convention of KITTI), depth in
 millimetres, confidence in 1/65535. A calibration whose principal points differ shifts what is
-written, so that depth = focal length x baseline / disparity. A truth is the disparity between the
-images as they are: scores are without that shift.
+written, so that depth = focal length x baseline / disparity. A truth is unshifted, as are scores.
 """
 
 from __future__ import annotations
@@ -285,8 +284,8 @@ def _report(frame: DisparityFrame, prepare_s: float, times_ms: list[float]) -> d
         'median_ms': statistics.median(times_ms), 'runs': len(times_ms),
         'stages_ms': dict(frame.timings), 'valid_fraction': valid.size / frame.disparity.size}
     if valid.size:
-        report['disparity'] = {'least': float(valid.min()), 'median': float(np.median(valid)),
-                               'largest': float(valid.max())}
+        report['disparity'] = {'min': float(valid.min()), 'median': float(np.median(valid)),
+                               'max': float(valid.max())}
     return report
 
 
@@ -296,7 +295,7 @@ def _print(report: dict[str, Any]) -> None:
             ('prepared in', f'{report["prepare_s"]:.2f} s'),
             (f'matched in (median of {report["runs"]})', f'{report["median_ms"]:.2f} ms')]
     rows += [(f'  {stage}', f'{value:.2f} ms') for stage, value in report['stages_ms'].items()]
-    rows.append(('disparities searched between the images as they are',
+    rows.append(('disparities searched, unshifted',
                  '{first} to {last} px'.format(**report['search'])))
     rows.append(('valid pixels', f'{100 * report["valid_fraction"]:.1f} %'))
     for name, value in report.get('disparity', {}).items():

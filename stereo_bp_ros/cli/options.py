@@ -114,7 +114,7 @@ def real(least: float, most: float) -> Callable[[str], float]:
 def parse_size(text: str, form: str, least: Sequence[int]) -> tuple[int, ...]:
     """The whole numbers of ``text``, written as ``form``, e.g. 1280x720.
 
-    :param least: of each number.
+    :param low: minimum of each number.
     :raises ValueError: it is not of this form, or a number is too small.
     """
     parts = text.lower().split('x')
@@ -317,7 +317,7 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], ranks: Sequen
             ) -> list[int]:
     """Indices of the columns that a table in this terminal has room for, in their order.
 
-    :param ranks: of each column: 0 = always there, others from the least on while they fit.
+    :param ranks: of each column: 0 = always there, others in rising order while they fit.
     """
     cells, width = _widths(columns, rows), _console().width
     chosen = [index for index, rank in enumerate(ranks) if rank == 0]

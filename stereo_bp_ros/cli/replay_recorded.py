@@ -38,7 +38,7 @@ WARNINGS_SHOWN = 10
 #: What to do about losses, of a node that others have configured, and of one of this package.
 LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in '
                 'docs/howto/recordings.md')
-LOST_ALL_THE_SAME = ('; the run was reliable already: a process stood still for more than '
+LOST_ALL_THE_SAME = ('; the run was reliable already: a process was paused for more than '
                      f'{session.QUEUE_DEPTH} messages: end other programs, or play slower with '
                      '--rate')
 

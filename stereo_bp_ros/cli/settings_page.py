@@ -48,9 +48,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     'Appendix: preprocessing': (
         'smoothing_sigma', 'preprocessing', 'sobel_scale', 'prefilter_cap',
         'residual_window_size', 'residual_iterations'),
-    'Appendix: combined costs': (
+    'Appendix: multi-feature cost': (
         'census_weight', 'sparse_census_weight', 'census_window', 'sobel_weight', 'sobel_bound',
-        'grey_weight', 'grey_bound', 'outside_cost', 'path_sums', 'path_step_penalty',
+        'grey_weight', 'grey_bound', 'outside_cost', 'path_aggregation', 'path_step_penalty',
         'path_jump_penalty', 'discontinuity_edge_threshold', 'discontinuity_edge_truncation',
         'band_radius'),
     'Appendix: belief propagation': (
@@ -63,7 +63,7 @@ NOTES = {
     'The ten to know': 'A preset provides the settings of matching, and these few are of your '
                        'cameras, robot\nand machine. The others seldom need a change.',
     'Appendix: block matching': 'The appendices are for experts: presets set them.',
-    'Appendix: combined costs': 'The data cost is a combined one where a weight of census, '
+    'Appendix: multi-feature cost': 'The data cost has several features where a weight of census, '
                                 'sparse census, sobel or\ngrey is above 0.',
     'Appendix: papers': "The names of a program's settings begin with the program. They are "
                         'accepted, and declared by\nthe node, only where `program` names it at '

@@ -2,8 +2,8 @@
 
 It is a process of its own, which sends no usage data and answers whoever finds it, by any name. So
 it listens on an address of this machine that is chosen at random, and browsers get its page and
-data at --web, which refuses pages of other sites. The page would send usage data, and cannot be
-told not to: it is handed on with a policy that forbids the browser to connect to others.
+data at --web, which refuses pages of other sites. The page would send usage data, and has no
+option against it: it is served with a policy that forbids the browser to connect to others.
 """
 
 from __future__ import annotations

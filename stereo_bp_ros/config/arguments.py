@@ -49,7 +49,7 @@ def size_of(name: str, size: Any, least: int = 0) -> tuple[int, int]:
     nobody can know; both are therefore to be written as the text says.
 
     :raises ConfigError: it is no pair.
-    :raises InputError: it is not of whole numbers of at least ``least``.
+    :raises InputError: it is not of whole numbers of at least ``low``.
     """
     try:
         values = tuple(size)

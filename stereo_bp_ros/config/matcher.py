@@ -70,14 +70,14 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         yield (isinstance(self.iterations, str) and not is_hierarchical, 'iterations',
                'a number for each level needs stereo_algorithm bp and program default')
         for name in ('discontinuity_first_step', 'census_weight', 'sparse_census_weight',
-                     'sobel_weight', 'grey_weight', 'path_sums'):
+                     'sobel_weight', 'grey_weight', 'path_aggregation'):
             yield (getattr(self, name) != type(self).settings()[name].default and not (
                 is_hierarchical and self.message_type == 'int16'), name,
                 'needs stereo_algorithm bp, program default and message_type int16')
         yield (self.discontinuity_first_step > self.discontinuity_slope,
                'discontinuity_first_step',
                f'must be at most discontinuity_slope ({self.discontinuity_slope:g})')
-        for name in ('path_sums', 'discontinuity_edge_threshold'):
+        for name in ('path_aggregation', 'discontinuity_edge_threshold'):
             yield (bool(getattr(self, name)) and not self.has_combined_cost, name,
                    'needs a weight above 0 of census, sparse_census, sobel or grey')
         yield (self.discontinuity_edge_threshold > 0
@@ -86,8 +86,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
                f'must be at most discontinuity_truncation ({self.truncation:g})')
         yield (self.path_step_penalty > self.path_jump_penalty, 'path_step_penalty',
                f'must be at most path_jump_penalty ({self.path_jump_penalty})')
-        yield (self.band_radius > 0 and not (self.path_sums and self.levels == 1), 'band_radius',
-               'needs path_sums and levels 1')
+        yield (self.band_radius > 0 and not (self.path_aggregation and self.levels == 1),
+               'band_radius', 'needs path_aggregation and levels 1')
         yield (self.band_radius > 0 and self.iterations_of_levels != (2,), 'iterations',
                'band_radius needs 2')
         yield (self.band_radius > 0 and not quantisation.fits_band(self),
@@ -180,8 +180,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
 
 
 ResolvedConfig = typing.NewType('ResolvedConfig', MatcherConfig)
-"""What a pass over the matched images runs, made by ``Backend.resolve`` alone: for images as they
-are reduced, by the program that computes it on the device. Below a plan there is no other.
+"""What a pass over the matched images runs, made by ``Backend.resolve`` alone: for reduced images,
+by the program that computes it on the device. Below a plan there is no other.
 """
 
 

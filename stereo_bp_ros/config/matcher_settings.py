@@ -25,11 +25,11 @@ NOT_OF_PRESETS = (
     'num_threads')
 
 
-#: Where settings have no effect; combined costs are those of a weight above 0.
+#: Where settings have no effect; multi-feature costs are those of a weight above 0.
 SAD, NOT_BP, NOT_TILED = ('with stereo_algorithm sad', 'with stereo_algorithm sad and tiled_bp',
                           'unless stereo_algorithm is tiled_bp')
-COMBINED, NOT_COMBINED = 'with combined costs', 'without combined costs'
-SAD_OR_COMBINED = 'with stereo_algorithm sad, and with combined costs'
+COMBINED, NOT_COMBINED = 'with multi-feature costs', 'without multi-feature costs'
+SAD_OR_COMBINED = 'with stereo_algorithm sad, and with multi-feature costs'
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -55,9 +55,9 @@ class MatcherSettings(Settings):
     band_radius: int = setting(
         0, 'search only this many disparities on each side of two estimates from images of half '
         'the size, which takes a fraction of the time and of the memory; 0 = the whole range (bp '
-        'with path_sums and one level)', 0, 4, unit='pixels')
+        'with path_aggregation and one level)', 0, 4, unit='pixels')
     reference_image: str = setting(
-        'left', 'image whose pixels get a disparity', choices=('left', 'right'))
+        'left', 'reference image of the disparity', choices=('left', 'right'))
 
     rectify: bool = setting(
         False, 'rectify raw images by D, K, R and P of camera_info; the node then subscribes to '
@@ -91,10 +91,10 @@ class MatcherSettings(Settings):
         0, 2048, unit='grey levels')
     residual_window_size: int = setting(
         3, 'side of the box filter that the residual subtracts', 3, 51, odd=True, unit='pixels',
-        ignored='unless preprocessing is residual, and with combined costs')
+        ignored='unless preprocessing is residual, and with multi-feature costs')
     residual_iterations: int = setting(
         1, 'number of times that the residual subtracts its mean', 1, 10,
-        ignored='unless preprocessing is residual, and with combined costs')
+        ignored='unless preprocessing is residual, and with multi-feature costs')
     mono16_scale: float = setting(
         0.00390625, 'factor from 16-bit values to grey values 0..255', 1e-6, 255,
         ignored='with images of 8 bits')
@@ -159,15 +159,15 @@ class MatcherSettings(Settings):
     outside_cost: int = setting(
         20, 'cost of a label whose partner lies outside the other image', 0, 255,
         ignored=NOT_COMBINED)
-    path_sums: bool = setting(
+    path_aggregation: bool = setting(
         False, 'aggregate the data cost along paths from four sides, as semi-global matching '
         'does, before belief propagation (with these weights)')
     path_step_penalty: int = setting(
-        15, 'path sums: penalty of a one-label jump (P1 of SGM)', 0, 255,
-        ignored='without path_sums')
+        15, 'path aggregation: penalty of a one-label jump (P1 of SGM)', 0, 255,
+        ignored='without path_aggregation')
     path_jump_penalty: int = setting(
-        200, 'path sums: penalty of a larger jump (P2 of SGM)', 0, 255,
-        ignored='without path_sums')
+        200, 'path aggregation: penalty of a larger jump (P2 of SGM)', 0, 255,
+        ignored='without path_aggregation')
 
     correlation_window_size: int = setting(
         15, 'side of the window of SAD, and of texture_threshold', 1, 51, odd=True, unit='pixels',
@@ -189,7 +189,7 @@ class MatcherSettings(Settings):
         0, 255, unit='grey levels', live=True, ignored='unless filling is none')
     subpixel: bool = setting(
         True, 'refine disparities through three costs: by two lines of one slope with sad and '
-        'with combined costs, else by a parabola', live=True)
+        'with multi-feature costs, else by a parabola', live=True)
     disp12_max_diff: int = setting(
         0, 'maximum difference in the left-right check; 0 = off', 0, 128, unit='pixels', live=True)
     median_window_size: int = setting(

@@ -93,7 +93,7 @@ class NodeConfig(Settings):
 
     @property
     def stamp_tolerance_s(self) -> float:
-        """Largest difference of the stamps of a pair, seconds; 0 = they have to be equal."""
+        """Maximum difference of the stamps of a pair, seconds; 0 = they have to be equal."""
         return self.approximate_sync_tolerance_seconds if self.approximate_sync else 0.0
 
     def check(self) -> None:

@@ -36,8 +36,8 @@ def message_scale(config: MatcherSettings) -> int:
     differs from what is meant: from a quarter of the largest S that fits, or of 128, up to
     it; the smallest of equals.
 
-    :raises ConfigError: int16, and no S keeps the slope or the costs above 0; combined costs, and
-        16 bits cannot hold sixteen truncations, the largest sum of four nodes' costs.
+    :raises ConfigError: int16, and no S keeps the slope or the costs above 0; multi-feature costs,
+        and 16 bits cannot hold sixteen truncations, the largest sum of four nodes' costs.
     """
     if config.has_combined_cost:
         _check_combined(config)
@@ -95,7 +95,7 @@ def edge_truncation(config: MatcherSettings) -> int:
 
 
 def edge_threshold(config: MatcherSettings, level: int) -> int:
-    """Least sum of three differences, of sums of 4^level grey values each, that is an edge."""
+    """Minimum sum of three differences, of sums of 4^level grey values each, that is an edge."""
     return 3 * config.discontinuity_edge_threshold << 2 * level
 
 
@@ -111,7 +111,7 @@ def check_float16(config: MatcherSettings) -> None:
             'message_type', config.message_type,
             f'with levels {config.levels}, data_weight {config.data_weight:g} and '
             f'data_truncation {config.data_truncation:g} sums reach {largest:.0f}, and its '
-            f'largest number is {MAX_FLOAT16}: use float32 or fewer levels')
+            f'maximum is {MAX_FLOAT16}: use float32 or fewer levels')
 
 
 def largest_cost(config: MatcherSettings) -> float:

@@ -164,7 +164,7 @@ _Kind = typing.TypeVar('_Kind', bound='Settings')
 
 
 def documented(kind: type[_Kind]) -> type[_Kind]:
-    """Decorate a class of settings: ``help`` tells each of them, and unknown names the closest."""
+    """Decorate a class of settings: ``help`` lists each of them, and errors name the closest."""
     rows = '\n'.join(textwrap.fill(
         f'* ``{name}`` = {one.default!r}: {one.described} '
         f'({one.limit().removeprefix("must be ")})', 95, subsequent_indent='  ')

@@ -259,7 +259,7 @@ class Resolved(Generic[PlanT]):
 
     @functools.cached_property
     def passes(self) -> Passes:
-        """What is run on the images as they are matched.
+        """What is run on the matched images.
 
         :raises ConfigError: as ``Backend.resolve``.
         """

@@ -10,7 +10,7 @@ import numpy as np
 
 @functools.cache
 def table(name: str) -> np.ndarray:
-    """The colors of a map, from the least value to the greatest.
+    """The colors of a map, from the minimum to the maximum.
 
     :param name: one of ``config.matcher_settings.COLOR_MAPS``.
     :returns: uint8 256 x 3, blue, green and red; read-only.

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Of one compiler, which tells it whenever a kernel is begun or done.
+    """Of one compiler, which reports every kernel that is begun or done.
 
     :param usually: how long compiling takes, for people.
     """

@@ -25,8 +25,8 @@ WHOLE_LABELS = 8
 def effective(config: MatcherConfig, calibration: Calibration | None) -> MatcherConfig:
     """The configuration that pairs of a calibration are matched with: without ``min_depth``.
 
-    A point at depth Z has the disparity f B / Z + cx_left - cx_right between the images as they
-    are. ``disparity_range`` becomes the least whose last disparity is not below that of
+    A point at depth Z has the unshifted disparity f B / Z + cx_left - cx_right.
+    ``disparity_range`` becomes the minimum whose last disparity is not below that of
     ``min_depth``, and whose labels (after ``downscale``) are a multiple of ``WHOLE_LABELS``. It
     stays where no calibration is known.
 
@@ -116,10 +116,10 @@ def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     """Where a disparity can be found in the results of images that come in this size, pixels.
 
     With m = min_disparity and D = disparity_range, for hierarchical belief propagation x in
-    [max(1, m + D - 1), min(W - 1, W + m)) and y in [1, H - 1); with combined costs, which know
-    label by label whether there is a partner, x in [max(1, m), min(W - 1, W + m + D - 1)). For
-    SAD with h = window // 2, x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H - h);
-    for tiled belief propagation the same with h = 0. Mirrored in x when the right image is the
+    [max(1, m + D - 1), min(W - 1, W + m)) and y in [1, H - 1); with multi-feature costs, which
+    know label by label whether there is a partner, x in [max(1, m), min(W - 1, W + m + D - 1)).
+    For SAD with h = window // 2, x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H -
+    h); for tiled belief propagation the same with h = 0. Mirrored in x when the right image is the
     reference. With ``downscale`` n all of that is so of the reduced images, and the window n times
     as large, or up to the border of the image. Width and height are 0 when the window is empty.
     """

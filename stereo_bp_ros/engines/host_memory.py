@@ -45,7 +45,7 @@ def check_address_space(*, before_compiler: bool = False) -> None:
 def available(root: pathlib.Path = ROOT, *, before_compiler: bool = False) -> int:
     """Bytes that can be allocated before the machine, a container or a limit ends it.
 
-    The least of what the machine, each control group that this process is in, and RLIMIT_AS
+    The minimum of what the machine, each control group that this process is in, and RLIMIT_AS
     leave; what the kernel would drop for it, such as the cache of files, counts as free.
 
     :param root: where /proc and /sys are.

@@ -78,7 +78,7 @@ class Partitioning:
 
     @property
     def padding(self) -> int:
-        """Least distance of a kept pixel from where its partition, not the image, ends, pixels."""
+        """Minimum distance of a kept pixel from the border of its partition in the image."""
         overlaps = [bound - start for side in (self.columns, self.rows)
                     for start, bound in zip(side.starts[1:], side.bounds[1:-1], strict=True)]
         return min(overlaps, default=0)
@@ -102,7 +102,7 @@ def whole(width: int, height: int) -> Partitioning:
 
 
 def split(length: int, count: int, alignment: int, padding: int) -> Split | None:
-    """Split ``length`` pixels into ``count`` pieces of the least size; None = too short for that.
+    """Split ``length`` pixels into ``count`` pieces of the minimum size; None = too short.
 
     Pieces start at multiples of ``alignment``, and the last one ends with the image. At a cut
     both of its pieces go on for ``padding`` pixels at least.

@@ -116,7 +116,7 @@ class FrameProcessor:
     :param observer: is given the images of a frame now and then.
     :param measures_inline: whether frames wait for what it measures.
     :param now_ns: the node's clock, nanoseconds; 0 = not known yet (sim time without /clock).
-    :param on_device_loss: is told of a lost device when the node is to exit.
+    :param on_device_loss: is notified of a lost device when the node is to exit.
     :param choose: what images of a size are matched with, where the host waits for the first one.
     """
 

@@ -161,7 +161,7 @@ def unknown_arguments(file: str, command: Sequence[str], arguments: Sequence[str
     """A sentence about each argument of nobody's, with the closest name that is known.
 
     Of the file that was started: every ``name:=value`` of the command line. A file that another
-    one includes sees all that is set anywhere, and cannot tell what is meant for it: there only
+    one includes sees all that is set anywhere, and does not know what is meant for it: there only
     names that resemble an argument, or that stereo_image_proc has, get a sentence.
 
     :param file: name of the launch file.

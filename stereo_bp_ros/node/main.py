@@ -94,9 +94,9 @@ class Spinner:
 
     It goes on after an exception, whoever raised it, until they follow each other without end.
 
-    :param on_error: is told of every exception except ``InvalidHandle``: a subscription that is
-        destroyed while it is waited for raises that, and the next round no longer has it.
-    :param on_endless: is told in words, once, that there are ``MAX_ERRORS`` within
+    :param on_error: is notified of every exception except ``InvalidHandle``: a subscription that
+        is destroyed while it is waited for raises that, and the next round no longer has it.
+    :param on_endless: is notified in words, once, that there are ``MAX_ERRORS`` within
         ``ERROR_WINDOW``; the thread has ended by then.
     """
 

@@ -32,7 +32,7 @@ class MatcherHost:
     """Owns the matcher from configure to cleanup.
 
     :param factory: makes a matcher; ``StereoMatcher`` but in tests.
-    :param log: is told, in words, when memory for another size is there.
+    :param log: is notified, in words, when memory for another size is there.
     """
 
     def __init__(self, factory: MatcherFactory,
@@ -96,7 +96,7 @@ class MatcherHost:
         return matcher
 
     def wait_for_image(self, config: MatcherConfig) -> float:
-        """Have the first image tell what is built; compiles what that may be, returns seconds.
+        """Let the first image decide what is built; compiles what that may be, returns seconds.
 
         :raises StereoError: the configuration cannot run here.
         """
@@ -173,7 +173,7 @@ class MatcherHost:
                 correction: RowCorrection | None = None) -> DisparityFrame:
         """Match one pair; rebuilds once when the device has run out of memory.
 
-        :param correction: what is undone in the right image; None = nothing.
+        :param correction: of the right image; None = none.
         :raises OutOfDeviceMemory: the rebuild failed too, or failed recently.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
@@ -234,7 +234,7 @@ class MatcherHost:
         """Replace a lost back end by the CPU's, for the rest of this process.
 
         Where the device was lost while an engine was built, there is no matcher: the next frame
-        tells the size.
+        has the size.
 
         :raises StereoError: that cannot run here either.
         """

@@ -68,7 +68,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     :param matcher_factory: makes a matcher from a configuration; only called, like the matcher
         itself, in the worker's thread.
-    :param on_fatal: is told, in words, that the process should end with an error.
+    :param on_fatal: is notified, in words, that the process should end with an error.
     :param on_configured: is called whenever everything is there that frames need.
     :param transport: what is wrong with how messages travel, for as long as the process lives.
     :param measures_inline: whether frames wait for what is measured, as in an evaluation.
@@ -323,7 +323,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
                 time.sleep(READ)
 
     def report_error(self, error: BaseException) -> None:
-        """Tell of an exception that has left a callback, for any thread."""
+        """Report an exception that has left a callback, for any thread."""
         if not self._stopping:
             self._issues.add(IssueCode.EXECUTOR, f'a callback failed: {described(error)}',
                              detail=''.join(traceback.format_exception(error)))

@@ -113,11 +113,11 @@ class Pairing:
     A pair leaves with the camera_infos that belong to it (``CameraInfos``), and waits for them
     at most ``WAIT`` seconds. Whoever feeds the pairing calls ``release`` while ``is_timed``.
 
-    :param ledger: is told of everything that happens.
+    :param ledger: is notified of everything that happens.
     :param generation: of the pairs.
     :param settings: tolerance, queue size and jump threshold; may be replaced at any time.
     :param on_clock_jump: starts a new generation.
-    :param on_reject: is told why an image was rejected by its own stamp.
+    :param on_reject: is notified why an image was rejected by its own stamp.
     :param clock: seconds of a steady clock.
     """
 

@@ -36,7 +36,7 @@ class Parameters:
     one is handed on at once.
 
     :param check: raises ``StereoError`` for a matcher configuration that cannot be accepted.
-    :param on_change: is told after ``matcher`` or ``node`` has changed.
+    :param on_change: is called after ``matcher`` or ``node`` has changed.
     :raises ConfigError: the initial values are rejected.
     """
 
@@ -60,7 +60,7 @@ class Parameters:
 
     @property
     def awaits_preset(self) -> bool:
-        """Whether ``use_preset`` is to be told which one is the best."""
+        """Whether ``use_preset`` needs the best preset."""
         return self.node.preset == AUTO and not self._chosen
 
     @property

@@ -65,8 +65,8 @@ def overriding_options() -> QoSOverridingOptions:
 class QosWatch:
     """Holds an issue for every topic on which nothing passes because of its QoS.
 
-    An event tells that two ends do not fit, none that one of them has gone. So the topics of
-    events are looked up among the ends that are there.
+    QoS events are not withdrawn when an endpoint leaves. So the topics of events are looked up
+    among the present endpoints.
     """
 
     def __init__(self, node: Node, issues: IssueLog) -> None:
@@ -91,7 +91,7 @@ class QosWatch:
             incompatible_qos=lambda event: self._incompatible(topic, 'subscription', event))
 
     def refresh(self) -> None:
-        """Tell what does not fit by now."""
+        """Report what does not fit by now."""
         for topic in list(self._events):
             self._hold(topic)
 

@@ -29,7 +29,7 @@ QUIET, MAX_BURST = 0.05, 0.5
 class Reconfiguration:
     """Decides which engine the worker builds, and when another one.
 
-    :param log: is told, in words, when a new engine is in use.
+    :param log: is notified, in words, when a new engine is in use.
     :param warm_up: compiles what is resolved for a width and height, 0 = not known;
         called in a thread of its own. It keeps no memory.
     """
@@ -54,11 +54,11 @@ class Reconfiguration:
         self._infos_told: tuple[Any, Any] = None, None
 
     def forget_size(self) -> None:
-        """The next camera_info tells the size anew."""
+        """The next camera_info has the size."""
         self._size_told = None
 
     def known_size(self, settings: NodeConfig) -> tuple[int, int]:
-        """Width and height that images will have: of the engine, told by camera_info, or set by
+        """Width and height that images will have: of the engine, of camera_info, or set by
         parameters; 0 = not known."""
         return self._size_built() or self._size_told or (
             settings.image_width, settings.image_height)
@@ -89,7 +89,7 @@ class Reconfiguration:
     # In the worker's thread
 
     def build(self, parameters: Parameters) -> float:
-        """Build the engine at configure, or what it may need where the first image tells which.
+        """Build the engine at configure, or what it may need where the first image decides.
 
         Returns the seconds it took.
 
@@ -136,7 +136,7 @@ class Reconfiguration:
         self._worker.post(lambda: self._reconcile(parameters))
 
     def expect(self, left_info: Any, right_info: Any, parameters: Parameters) -> None:
-        """Compile for the size that camera_info tells, or say that it will not do; memory is for
+        """Compile for the size of camera_info, or say that it will not do; memory is for
         the first image to take."""
         self._infos_told = left_info, right_info
         if self._size_built() or left_info is None or right_info is None:

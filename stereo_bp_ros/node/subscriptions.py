@@ -43,7 +43,7 @@ class InputSubscriptions:
     :param group: one that runs one callback at a time, so that messages are paired in the order
         in which they came.
     :param deliver: is given every pair.
-    :param on_camera_info: is told after every camera_info.
+    :param on_camera_info: is called after every camera_info.
     :param now: seconds of the clock that silence is measured with.
     :raises ValueError: the calibration file cannot be read.
     """

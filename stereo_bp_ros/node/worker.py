@@ -25,7 +25,7 @@ HEAD_START = 0.002
 class Mailbox:
     """Holds any number of commands and at most one pair; for any number of threads.
 
-    :param ledger: is told of every pair that is dropped here.
+    :param ledger: is notified of every pair that is dropped here.
     """
 
     def __init__(self, *, ledger: Ledger) -> None:
@@ -105,7 +105,7 @@ class Worker:
 
     :param mailbox: where both come from.
     :param process: is called in the worker's thread with every pair; it must not raise.
-    :param on_error: is told of an exception that ``process`` let through nevertheless.
+    :param on_error: is notified of an exception that ``process`` let through nevertheless.
     """
 
     def __init__(self, *, mailbox: Mailbox, process: Callable[[StereoPair], None],
@@ -182,7 +182,7 @@ class Worker:
                 progress(waited)
 
     def stop(self, limit: float) -> bool:
-        """End the thread; whoever waits for a command is told at once.
+        """End the thread; whoever waits for a command continues at once.
 
         Returns whether the thread ended within ``limit`` seconds: one that is compiling
         cannot be interrupted.

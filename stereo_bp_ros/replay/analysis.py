@@ -71,7 +71,7 @@ class RecordedRun:
     matcher: what the node is called among the matchers of a report.
     least_published: the run fails when a smaller share of its frames is published; 0 = any.
     showing: frames to look at, and where in the image errors are.
-    settings: of the matcher in the node; empty where it did not tell.
+    settings: of the matcher in the node; empty where it is unknown.
     device: what computed in it, as of ``SessionResult``.
     results: every answer as ``stereo_bp evaluate`` judges a pair; the times are the latencies.
     issues: also of the answers that are no results.
@@ -155,7 +155,7 @@ def _issues(name: str, sent: Mapping[str, Any], unjudged: Mapping[str, int]) -> 
     """What a reader of the figures has to know; each is logged."""
     found = []
     if (waited_s := sent.get('waited_s', 0.0)) > MAX_UNSAID_WAIT_S:
-        found.append(f'{name}: the replay stood still for {waited_s:.1f} s in all, until images '
+        found.append(f'{name}: the replay was paused for {waited_s:.1f} s in all, until images '
                      'had reached who subscribes to them: DDS was still connecting them, or this '
                      'machine is busy')
     if skipped_s := sent.get('skipped_s', 0.0):

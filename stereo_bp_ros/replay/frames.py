@@ -43,7 +43,7 @@ def failures(message: Any) -> dict[str, str]:
 def failure_in(namespace: str, found: Mapping[str, str]) -> str:
     """Which node of a namespace cannot become active, and why; '' = none that is known.
 
-    :param found: of ``failures``, from all that nodes have told.
+    :param found: of ``failures``, from all that nodes have reported.
     """
     return next((f'{name}: {text}' for name, text in found.items()
                  if text and (name.rpartition('/')[0] or '/') == namespace), '')
@@ -97,10 +97,10 @@ def account(sent: Mapping[str, int], recorded: int, before: Counters, now: Count
 
 
 class Settling:
-    """Tells whether a run has come to its end, from all that is told of it.
+    """Decides whether a run has come to its end, from all that is known of it.
 
     It has as soon as it is complete; else, after a loss, once nothing has been in progress and
-    nothing has changed for ``quiet_s`` seconds in which the node has told of itself.
+    nothing has changed for ``quiet_s`` seconds in which the node has reported.
 
     :param sent: images published to the node, by side.
     :param before: counters before the run.
@@ -112,7 +112,7 @@ class Settling:
         self._since = 0.0
 
     def is_over(self, told_s: float, now: Counters, recorded: int) -> bool:
-        """Whether the counters that the node told at a time, in seconds, are its last."""
+        """Whether the counters that the node reported at a time, in seconds, are its last."""
         # The worker holds a pair for a moment after it is counted.
         is_busy = in_progress(now) or now['held']
         # When all that was sent has arrived and was answered or dropped, nothing can change.

@@ -54,7 +54,7 @@ ACKNOWLEDGE_LIMIT_S = 10.0
 class PlayReport:
     """What was published: messages per topic, pairs, and how late the latest message was.
 
-    waited_s: how long /clock stood still until subscribers had what was published, except for the
+    waited_s: how long /clock was paused until subscribers had what was published, except for the
         first message of each topic.
     skipped_s: what gaps of the recording were shortened by, seconds of the recording.
     """

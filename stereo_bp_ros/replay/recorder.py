@@ -53,8 +53,8 @@ class Recorder:
     :param depth: messages of a topic that may wait between two writes.
 
     counts: messages recorded, by topic.
-    first, last: counters that the node has told; None before it has told any.
-    device: what computes, as the node has told last; empty before.
+    first, last: counters that the node has reported; None before the first.
+    device: what computes, as the node has reported last; empty before.
     failures: why a node could not become active, by node; '' = nothing is wrong.
     """
 
@@ -101,7 +101,7 @@ class Recorder:
     def settings_of_publisher(self, topic: str) -> dict[str, Value]:
         """Settings of the matcher and ``SYNC`` of the node that publishes a topic.
 
-        Empty where it does not tell.
+        Empty where it is unknown.
         """
         publishers = self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(topic))
         if len(publishers) != 1:

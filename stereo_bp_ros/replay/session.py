@@ -69,9 +69,9 @@ class SessionResult:
     bag: rosbag2 folder with disparity, latency and /diagnostics.
     node_status: exit status of the node after SIGINT, 0 when all is well or others started it.
     ready_s: how long the node was waited for, seconds.
-    settings: matcher settings in force when the run began; empty where the node tells none.
-    tolerance_s: how far the node lets the stamps of a pair be apart, seconds; None = not told.
-    device: what computed, ``frames.DEVICE``; empty where the node does not tell.
+    settings: matcher settings in force when the run began; empty where they are unknown.
+    tolerance_s: how far the node lets the stamps of a pair be apart, seconds; None = unknown.
+    device: what computed, ``frames.DEVICE``; empty where it is unknown.
     is_lossless: whether the node had ``reliable_overrides`` for certain: this package started it.
     """
 

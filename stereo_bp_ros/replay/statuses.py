@@ -100,7 +100,7 @@ class Statuses:
 
 
 def figures_of(before: Report | None, now: Report) -> dict[str, Any]:
-    """What matters of a node, for JSON; a figure that it does not tell is None.
+    """What matters of a node, for JSON; an unknown figure is None.
 
     :param before: its report before this one, for the rate.
     """

@@ -302,7 +302,7 @@ def _opened(record: McapRecord) -> Iterator[McapRecord]:
         raise StereoError(
             f'a chunk has {len(content)} bytes in place of {record.uncompressed_size}')
     if record.uncompressed_crc and zlib.crc32(content) != record.uncompressed_crc:
-        raise StereoError('a chunk does not have the checksum that is told')
+        raise StereoError('a chunk does not have the checksum of its record')
     stream = io.BytesIO(content)
     del content                 # of which the stream has a copy
     yield from _records(stream)

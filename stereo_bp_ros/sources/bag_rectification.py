@@ -1,4 +1,4 @@
-"""Raw images of a bag: told from rectified ones by ``CameraInfo`` and content, and rectified."""
+"""Raw images of a bag: found by ``CameraInfo`` and content, and rectified."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def why_not_rectified(topic: str, info: Any) -> str:
     """Why the images of a topic are not rectified by its ``CameraInfo``; '' = they may be.
 
     A CameraInfo describes the camera beside its rectified images, so that distortion alone
-    tells nothing about a topic that is named as rectified.
+    shows nothing about a topic that is named as rectified.
     """
     k, p = (np.reshape(np.asarray(values, float), (3, -1)) for values in (info.k, info.p))
     if is_rectified_name(topic) or not k.any():
@@ -111,7 +111,7 @@ class Rectifier:
                     f'{rectified} once they are rectified')
         if max(counts) < MIN_CORNERS:
             return Decision(True, f'{reasons}. Whether the images are rectified all the same '
-                            f'cannot be told from the pictures ({measured}): they are rectified '
+                            f'cannot be seen in the pictures ({measured}): they are rectified '
                             '(--rectified yes if they are already)')
         if as_they_come >= LEAD * rectified:
             return Decision(False, f'{reasons}. The images themselves are rectified already: '

@@ -131,7 +131,7 @@ MAX_SCALE = 65535
 
 
 class Globs(NamedTuple):
-    """Patterns of the files of pairs, relative to their folder; numbers in names tell the pairs.
+    """Patterns of files, relative to their folder; pairs have equal numbers in their names.
 
     truth:       of the ground truth; '' = in disparity/ by the name of the left image.
     """

@@ -298,7 +298,7 @@ class StereoBag:
         Stamps are equal, or as close as ``StereoTopics.tolerance_s`` says; that of a pair is the
         left image's.
 
-        Images that their calibration tells to be raw are rectified with it (``Rectifier``).
+        Images that are raw by their calibration are rectified with it (``Rectifier``).
         """
         return (one.load() for one in self.unread())
 

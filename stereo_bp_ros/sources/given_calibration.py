@@ -21,7 +21,7 @@ SENT_RAW = ('the raw images go out as they come, with the camera_info of {}: hav
 class GivenCalibration:
     """The calibration of rectified images, or how raw ones are rectified.
 
-    :param image: the left image of a folder, which tells the cameras of KITTI.
+    :param image: the left image of a folder, which determines the cameras of KITTI.
     :raises ValueError: the file of the calibration cannot be read.
     """
 
@@ -47,7 +47,7 @@ class GivenCalibration:
 
     def of(self, images: Mapping[str, RawImage]
            ) -> tuple[dict[str, RawImage], Calibration | None]:
-        """Rectified images of both sides, as they are or in grey values, and their calibration.
+        """Rectified images of both sides, unchanged or in grey values, and their calibration.
 
         :raises ValueError: as ``camera``; the sizes of the images differ.
         """

@@ -185,7 +185,7 @@ def test_a_replay_that_stood_still_says_so(tmp_path, caplog, monkeypatch):
         one = judged(SessionResult({'waited_s': waited_s}, {'disparity': 1}, {}, tmp_path, 0, 0.0))
         assert one.frames['waited_s'] == waited_s
         assert bool(one.issues) == (waited_s > 1)
-        assert ('stood still for 1.9 s' in caplog.text) == (waited_s > 1)
+        assert ('was paused for 1.9 s' in caplog.text) == (waited_s > 1)
 
 
 def test_what_a_demo_cannot_do_is_said_before_anything_is_replaced(tmp_path, capsys):

@@ -25,8 +25,8 @@ IGNORED_WITH: dict[str, list[dict[str, Any]]] = {
     declared.SAD: [SAD], declared.NOT_BP: [SAD, TILED], declared.NOT_TILED: [SAD, BP],
     declared.COMBINED: [COMBINED], declared.NOT_COMBINED: [SAD, BP],
     declared.SAD_OR_COMBINED: [SAD, COMBINED],
-    'unless preprocessing is residual, and with combined costs': [SAD, BP, COMBINED],
-    'without path_sums': [SAD, BP, COMBINED],
+    'unless preprocessing is residual, and with multi-feature costs': [SAD, BP, COMBINED],
+    'without path_aggregation': [SAD, BP, COMBINED],
     'unless discontinuity_edge_threshold is above 0': [SAD, BP, COMBINED],
     'unless stereo_algorithm is sad or texture_threshold is above 0': [BP, COMBINED, TILED],
     'unless speckle_size is above 0': [SAD, BP], 'unless bilateral_passes is above 0': [SAD, BP],
@@ -40,7 +40,7 @@ COUNTED: dict[str, dict[str, Any]] = {
     'correlation_window_size': SAD, 'contrast_threshold': SAD, 'confidence_threshold': SAD,
     'speckle_range': {**SAD, 'speckle_size': 100},
     'bilateral_sigma': {**SAD, 'bilateral_passes': 2, 'filling': 'plane'},
-    'path_jump_penalty': {**COMBINED, 'path_sums': True},
+    'path_jump_penalty': {**COMBINED, 'path_aggregation': True},
     'residual_window_size': {**SAD, 'preprocessing': 'residual'}}
 
 #: Values that change much.

@@ -120,7 +120,7 @@ def levels(config: ResolvedConfig, width: int, height: int) -> list[Level]:
     """The pyramid, level 0 first."""
     labels = config.disparity_range
     planes = labels + (message_dtype(config) == 'int8')
-    # Combined costs come in whole vectors of labels.
+    # Multi-feature costs come in whole vectors of labels.
     cost_planes = layout.label_bytes(config) if config.has_combined_cost else labels
     return [Level(w, h, labels, -(-((w + 1) // 2) // _lanes(config)),
                   (cost_planes if k == 0 else labels) | 1, planes | 1)

@@ -20,7 +20,7 @@ from stereo_bp_ros.engines.geometry import mapped_sides
 class Form(NamedTuple):
     """What distinguishes one captured frame from another.
 
-    readings: how the bytes of the left and of the right image are read, as they are matched;
+    readings: how the bytes of the left and of the right image are read for matching;
     sources: where the device reads both; ``convert.STAGED`` or ``convert.ANYWHERE``.
     """
 

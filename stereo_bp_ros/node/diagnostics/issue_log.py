@@ -1,4 +1,4 @@
-"""What is wrong: told in /diagnostics while it is true, logged once in a while."""
+"""What is wrong: in /diagnostics while it is true, logged once in a while."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Entry = Sequence[tuple[Issue, str]]
 class IssueLog:
     """Keeps issues by their sources; for any number of threads.
 
-    An event (``add``, ``replace``) is told in one report: what goes on happening is raised again,
-    and what has ended is gone with the report after. A state (``hold``) is told in every report
-    until whoever holds it says otherwise.
+    An event (``add``, ``replace``) is in one report: what goes on happening is raised again,
+    and what has ended is gone with the report after. A state (``hold``) is in every report until
+    whoever holds it says otherwise.
 
     A source is the code of its issues, with their place where they have one, or a name of several
     codes. There are few, and they are never made of texts that a camera chooses: each has a log
@@ -88,7 +88,7 @@ class IssueLog:
             return self._collect(sources)
 
     def report(self) -> list[Issue]:
-        """All that is wrong, worst first. Events are told with this, and forgotten."""
+        """All that is wrong, worst first. Events are reported once, and forgotten."""
         with self._lock:
             issues = self._collect()
             self._events.clear()

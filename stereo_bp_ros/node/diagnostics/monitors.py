@@ -128,7 +128,7 @@ def missing_images(left: TopicReport, right: TopicReport, tolerance_ns: int = 0
     """The sides whose images do not all arrive: how many are missing, of how many.
 
     An image that only one side has was sent by the other, too, where the cameras take pictures
-    at one time; where they do not, the side with more images tells how many there were.
+    at one time; where they do not, the side with more images counts.
 
     :param tolerance_ns: between the stamps of one pair.
     """

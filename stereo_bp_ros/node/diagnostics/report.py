@@ -128,7 +128,7 @@ Status = tuple[IssueLevel, str, Mapping[str, Any]]
 
 
 def input_status(report: Report) -> Status:
-    """Silent topics, refused input, doubtful images, ends that do not fit."""
+    """Silent topics, rejected input, issues of images, QoS that does not fit."""
     values: dict[str, Any] = {'state': report.state}
     for topic in (*report.images, *report.infos):
         values[topic.topic] = (f'{topic.rate:.1f} Hz, {topic.detail}' if topic.seen

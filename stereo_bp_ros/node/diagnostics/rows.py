@@ -13,14 +13,14 @@ OVER_TIME = IssueCode.PIXEL_BYTES, IssueCode.VERTICAL_OFFSET, IssueCode.RECTIFIE
 
 
 def hold_issues(log: IssueLog, observer: PairObserver) -> None:
-    """Hold what was doubtful when it was measured last."""
+    """Hold the issues of the latest measurement."""
     found = observer.issues
     for code in OVER_TIME:
         log.hold(code, *(one.text for one in found if one.code is code))
 
 
 def measure(observer: PairObserver, log: IssueLog) -> None:
-    """Measure the pair that was left last, and hold what is doubtful."""
+    """Measure the pair that was left last, and hold its issues."""
     sequence = observer.sequence
     if observer.measure() and observer.sequence is sequence:    # not cleared in the meantime
         hold_issues(log, observer)

@@ -103,7 +103,7 @@ def walk(limits: Limits, occupancy: float, disparities: int, *,
 def candidates(limits: Limits, disparities: int, *,
                initial_values: int = INITIAL_REGISTER_VALUES,
                max_values: int = MAX_REGISTER_VALUES) -> list[tuple[float, OccupancyChoice]]:
-    """The walk: each configuration once, with the least occupancy that gives it."""
+    """The walk: each configuration once, with the minimum occupancy that gives it."""
     walked: dict[OccupancyChoice, float] = {}
     for occupancy in OCCUPANCIES:
         walked.setdefault(walk(limits, occupancy, disparities, initial_values=initial_values,

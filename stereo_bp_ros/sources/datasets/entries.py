@@ -61,9 +61,9 @@ class Pair:
     vehicles, sky: bool H x W, pixels of the left image that show vehicles or the sky; None where
                  the source has no such mask.
     occluded:    bool H x W, pixels of the left image whose truth is known although the right
-                 camera does not see them; None where the source does not tell.
+                 camera does not see them; None where the source does not say.
     classes:     name to bool H x W, pixels of the left image that show this class; of those that
-                 the source tells, without the sky.
+                 the source has, without the sky.
     input:       name of its source, where there are several; then ``name`` begins with it.
     is_numbered: whether files have the frame's number and no time: ``stamp_ns`` is at 10 Hz.
     truth_scale: by which the truth was read, where that is known.

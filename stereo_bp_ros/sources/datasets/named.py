@@ -83,7 +83,7 @@ def by_globs(folder: Path, globs: Globs, tolerance_s: float = 0.0
              ) -> tuple[list[Entry], list[str]]:
     """Pairs of images whose names fit two patterns, and sentences about how they were paired.
 
-    The numbers in their names tell the pairs, and the truth of each.
+    Pairs and truths have equal numbers in their names.
 
     :raises ValueError: a pattern fits nothing, both fit one file, or no image has a partner.
     """
@@ -98,8 +98,8 @@ def by_globs(folder: Path, globs: Globs, tolerance_s: float = 0.0
         if len(lefts) != len(rights):
             raise ValueError(f'{folder}: {shown(globs.left)} fits {len(lefts)} images and '
                              f'{shown(globs.right)} {len(rights)}, and no numbers in their names '
-                             'tell the pairs')
-        warnings = [f'{folder}: no numbers in the names of the images tell the pairs: '
+                             'make pairs')
+        warnings = [f'{folder}: no numbers in the names of the images make pairs: '
                     f'their order does, {lefts[0].name} with {rights[0].name}'
                     ] * (len(lefts) > 1)
         found = [(key, path, right) for (key, path), right in zip(
@@ -130,7 +130,7 @@ def _truths(folder: Path, globs: Globs, lefts: Sequence[Path]
                           for path in side] for side in (lefts, paths)))
     if keys is None or not set(keys[0]) & set(keys[1]):
         if len(paths) != len(lefts) or len(paths) > 1:
-            raise ValueError(f'{folder}: no numbers in the names tell which of the {len(paths)} '
+            raise ValueError(f'{folder}: no numbers in the names say which of the {len(paths)} '
                              f'files that fit {shown(globs.truth)} belongs to which image')
         keys = [[0], [0]]
     own = dict(zip(lefts, keys[0], strict=True))

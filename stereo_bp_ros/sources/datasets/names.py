@@ -53,10 +53,10 @@ def pair_files(lefts: Images, rights: Images, tolerance_s: float = 0.0
                ) -> tuple[list[Paired], list[str]]:
     """Pairs of images, and a sentence about those that have no partner.
 
-    Where names differ, stamps tell pairs, which are equal within the tolerance. Else equal names
-    do, or equal numbers in names where these tell more of them.
+    Where names differ, stamps make pairs, which are equal within the tolerance. Else equal names
+    do, or equal numbers in names where these make more of them.
 
-    :raises ValueError: there is no pair, or the tolerance tells none.
+    :raises ValueError: there is no pair, or the tolerance allows none.
     """
     if lefts.keys() == rights.keys():
         return [(key, path, rights[key]) for key, path in lefts.items()], []
@@ -74,7 +74,7 @@ def pair_files(lefts: Images, rights: Images, tolerance_s: float = 0.0
 
 
 def number_keys(*sides: Collection[tuple[str, str]]) -> list[list[Any]] | None:
-    """What the numbers in names tell images of several sides apart by, or None.
+    """What the numbers in names distinguish images of several sides by, or None.
 
     These are all numbers in a name, those that differ within a side, or the last one: what is
     unique on each side and equal for most.
@@ -148,7 +148,7 @@ def _of_stamps(lefts: Images, rights: Images, left_ns: Sequence[int], right_ns: 
     step_s = min(map(operator.sub, stamps[1:], stamps), default=2**63) * 1e-9
     if step_s <= tolerance_s:
         raise ValueError(f'{folder}: left images are {step_s:g} s apart by their names, so that '
-                         f'a tolerance of {tolerance_s:g} s tells no pairs')
+                         f'a tolerance of {tolerance_s:g} s allows no pairs')
     paired = [(*left.content, right.content[1]) for left, right in pairs]
     return paired, _about_alone(lefts, rights, paired, sync_setting(tolerance_s))
 
@@ -156,8 +156,8 @@ def _of_stamps(lefts: Images, rights: Images, left_ns: Sequence[int], right_ns: 
 def stamps_of(names: Sequence[str]) -> list[int] | None:
     """Times that names have, ns; None where they are no times, or two are equal.
 
-    A Unix time tells its unit by its digits: 19 for ns, 16 for us, 13 for ms, 10 before a point
-    for s. Any other numbers are ns where they are at least ``MIN_STEP_NS`` apart, and so are
+    The digits of a Unix time determine its unit: 19 for ns, 16 for us, 13 for ms, 10 before a
+    point for s. Any other numbers are ns where they are at least ``MIN_STEP_NS`` apart, and so are
     those which would be too far apart in their unit: times since a computer was started.
     """
     seconds = [one for one in map(_seconds_ns, names) if one is not None]

@@ -70,9 +70,9 @@ class Misalignment:
                           @ np.linalg.inv(camera.intrinsics()))
 
     def widened(self, camera: Camera) -> Camera:
-        """A camera that sees all that this one does: the same, with a rim around its picture.
+        """A camera that sees all that this one does: the same, with a border around its picture.
 
-        Below the picture the street's ground ends soon, and so does the rim.
+        Below the picture the street's ground ends soon, and so does the border.
         """
         right, bottom = camera.width - 1, camera.height - 1
         corners = np.array([[0, 0, 1], [right, 0, 1], [0, bottom, 1], [right, bottom, 1]], float)

@@ -89,7 +89,7 @@ class RoadSequence:
     side_slope:     how far the street falls for every metre to the right, metres.
     misalignment:   of the right camera, whose picture alone it moves.
 
-    Chosen numbers are stored, so `dataclasses.replace` keeps them unless told otherwise.
+    Chosen numbers are stored, so `dataclasses.replace` keeps them unless they are given.
 
     :raises ValueError: a size or rate makes no picture, the baseline is too long for
         `max_disparity`, or there is no such sky.

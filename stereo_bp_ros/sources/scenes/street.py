@@ -124,7 +124,7 @@ class Street:
              focal_px: float, *, fence: bool, poles: bool) -> Mesh:
         """Everything in sight after `seconds`, in the left camera's coordinates.
 
-        clearance:    least distance to the vehicle ahead, metres.
+        clearance:    minimum distance to the vehicle ahead, metres.
         ground:       distance from which on the road is needed, metres.
         fence, poles: whether these stand beside the street.
         """

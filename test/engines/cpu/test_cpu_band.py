@@ -141,7 +141,7 @@ def test_memory_that_does_not_hold_both_passes_cuts_them() -> None:
 
 
 @pytest.mark.parametrize(('changes', 'name'), [
-    ({'levels': 2}, 'band_radius'), ({'path_sums': False}, 'band_radius'),
+    ({'levels': 2}, 'band_radius'), ({'path_aggregation': False}, 'band_radius'),
     ({'iterations': 3}, 'iterations'), ({'discontinuity_truncation': 64.0},
                                         'discontinuity_truncation'),
     ({'discontinuity_slope': 10.0}, 'discontinuity_truncation')])

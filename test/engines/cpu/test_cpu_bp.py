@@ -126,7 +126,7 @@ def test_every_match_is_that_of_the_definition_in_each_partition(
 @given(data=st.data(), columns=st.integers(1, 3))
 def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
         wide: bool, data: st.DataObject, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with combined costs."""
+    """As with multi-feature costs."""
     left, right, config = pair_and_config({**data.draw(cases(wide)), 'levels': 2}, **INT16)
     with monkeypatch.context() as patched:
         patched.setattr(labels, 'selection', lambda *given, select=labels.selection: (

@@ -1,4 +1,4 @@
-"""Combined costs and path sums on the CPU: the bits of their definitions in plain NumPy."""
+"""Multi-feature costs and path aggregation on the CPU: bits of their definitions in NumPy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from test.slanted_plane import SlantedPlane
 
 ALL = {'census_weight': 0.8, 'sparse_census_weight': 0.6, 'sobel_weight': 1.0,
        'grey_weight': 0.35}
-SUMS = {**ALL, 'path_sums': True}
+SUMS = {**ALL, 'path_aggregation': True}
 TRUNCATION = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0}
 
 
@@ -74,7 +74,7 @@ def expected_costs(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
     found = []
     for part in parts.partitions:
         own = volume[part.y:part.y + parts.height, part.x:part.x + parts.width]
-        levels = [naive_costs.path_sums(own, config) if config.path_sums else own]
+        levels = [naive_costs.path_aggregation(own, config) if config.path_aggregation else own]
         while len(levels) < config.levels:
             levels.append(naive_costs.coarser(levels[-1], int(config.truncation)))
         found.append(levels)
@@ -92,8 +92,8 @@ def assert_defined(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
 
 
 @pytest.mark.parametrize(('size', 'labels', 'changes'), [
-    *(((97, 41), 37, {name: value, 'path_sums': path_sums}) for name, value in ALL.items()
-      for path_sums in (False, True)),
+    *(((97, 41), 37, {name: value, 'path_aggregation': has_paths})
+      for name, value in ALL.items() for has_paths in (False, True)),
     *(((75, 40), 16, {name: 1.0, 'census_window': window})
       for name in ('census_weight', 'sparse_census_weight') for window in ('5x5', '7x5', '9x7')),
     *(((75, 40), 21, {'sobel_weight': 1.0, **changes}) for changes in (
@@ -149,11 +149,11 @@ def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
 
 
 @pytest.mark.parametrize('changes', [
-    {}, {'path_sums': True},
+    {}, {'path_aggregation': True},
     {'discontinuity_edge_threshold': 30, 'discontinuity_first_step': 10.0},
     {'discontinuity_edge_threshold': 30, 'discontinuity_edge_truncation': 7.5},
     {'discontinuity_edge_threshold': 12, 'iterations': '0, 9', 'num_threads': 2,
-     'path_sums': True},
+     'path_aggregation': True},
     *slow(*({'discontinuity_edge_threshold': threshold, 'levels': 1} for threshold in (1, 255)),
           {'discontinuity_edge_threshold': 30, 'disparity_range': 70,
            'discontinuity_slope': 200.0, 'discontinuity_first_step': 60.0,
@@ -265,7 +265,7 @@ def test_fractions_of_a_slanted_plane_do_not_lock_to_whole_pixels(has_path_sums:
     scene = SlantedPlane(width=320, height=240, disparity=12.0).frame(0)
     config = combined(32, discontinuity_first_step=10.0, iterations='3,5,5',
                       census_weight=0.8, sobel_weight=1.0, sobel_bound=20,
-                      path_sums=has_path_sums)
+                      path_aggregation=has_path_sums)
     found = frame(config, scene.left, scene.right)['disparity']
     is_found = found >= 0
     assert is_found.mean() > 0.85
@@ -289,15 +289,15 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
 
 @pytest.mark.parametrize(('changes', 'says'), [
     *(({name: 1.0, 'message_type': 'float32'}, 'needs stereo_algorithm bp') for name in ALL),
-    ({'path_sums': True}, 'needs a weight above 0'),
+    ({'path_aggregation': True}, 'needs a weight above 0'),
     ({'discontinuity_first_step': 9.0}, 'at most discontinuity_slope'),
     ({'discontinuity_edge_threshold': 16}, 'needs a weight above 0'),
     ({'census_weight': 1.0, 'discontinuity_edge_threshold': 16,
       'discontinuity_edge_truncation': 6.5}, 'at most discontinuity_truncation'),
     ({'iterations': '3,x'}, 'several with commas'),
     ({'iterations': '1,2,3', 'levels': 2}, 'at most levels'),
-    ({'grey_weight': 1.0, 'path_sums': True, 'path_step_penalty': 9, 'path_jump_penalty': 5},
-     'at most path_jump_penalty'),
+    ({'grey_weight': 1.0, 'path_aggregation': True, 'path_step_penalty': 9,
+      'path_jump_penalty': 5}, 'at most path_jump_penalty'),
     ({'census_weight': 1.0, **TRUNCATION, 'discontinuity_truncation': 2048.0}, '2048')])
 def test_what_cannot_be_combined_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
@@ -311,7 +311,7 @@ def test_iterations_of_levels_repeat_the_last() -> None:
 def test_definitions_by_hand() -> None:
     """|L - R| of grey values, weight 0.5, bound 8; the label beyond the image costs 20."""
     config = MatcherConfig(grey_weight=0.5, grey_bound=8, disparity_range=2, outside_cost=20,
-                           path_sums=True, path_step_penalty=3, path_jump_penalty=5)
+                           path_aggregation=True, path_step_penalty=3, path_jump_penalty=5)
     cost = naive_costs.combined_cost(*np.array([[[10, 30]], [[13, 70]]], np.uint8), config)
     # 0.5 * 3 rounded half up; 0.5 * 8, cut from 40; and 0.5 * 8, cut from 17.
     assert cost.tolist() == [[[2, 20], [4, 4]]]
@@ -323,7 +323,7 @@ def test_definitions_by_hand() -> None:
     # From the left the second pixel has 9 + 0, 0 + 3; from the right the first 0 + 3, 9 + 0.
     # Each adds its own cost on the other three ways (a single row: above and below alike).
     row = np.array([[[0, 9], [9, 0]]], np.uint8)
-    assert naive_costs.path_sums(row, config).tolist() == [[[0, 8], [8, 0]]]
+    assert naive_costs.path_aggregation(row, config).tolist() == [[[0, 8], [8, 0]]]
     # Lines of slope 8 through (-1, 6) and (1, 8) meet at -1/8: two sixteenths to the left.
     for sides, sixteenths in (((6, 0, 8), -2), ((8, 0, 6), 2), ((5, 5, 9), -8), ((9, 5, 5), 8),
                               ((16, 0, 15), 1), ((15, 0, 16), 0), ((4, 5, 9), 0)):

@@ -25,7 +25,7 @@ from test.slanted_plane import SlantedPlane
 FACTORS = (2, 3, 4)
 SHAPES = ((25, 37), (7, 6), (2, 50), (1, 1))
 COMBINED = {'stereo_algorithm': 'bp', 'message_type': 'int16', 'census_weight': 0.8,
-            'path_sums': True, 'levels': 2, 'iterations': 3, 'discontinuity_slope': 20.0,
+            'path_aggregation': True, 'levels': 2, 'iterations': 3, 'discontinuity_slope': 20.0,
             'discontinuity_truncation': 120.0, 'filling': 'plane', 'disp12_max_diff': 1}
 KINDS = {'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 5},
          'bp': {'stereo_algorithm': 'bp', 'levels': 3, 'smoothing_sigma': 0.7},

@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
     'float32': {'message_type': 'float32'},
     'float16': {'message_type': 'float16'},
     'exact': {'message_type': 'float32', 'exact': True},
-    'combined': {'census_weight': 0.8, 'grey_weight': 0.5, 'path_sums': True,
+    'combined': {'census_weight': 0.8, 'grey_weight': 0.5, 'path_aggregation': True,
                  'path_step_penalty': 2, 'path_jump_penalty': 10, 'discontinuity_slope': 2.0,
                  'discontinuity_truncation': 10.0},
     'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},

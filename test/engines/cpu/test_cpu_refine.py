@@ -84,7 +84,7 @@ def test_texture_is_the_sum_of_clipped_derivatives_over_the_window(config):
       for border in ('invalid', 'keep') for limit, first in ((0, 0), (0, 5), (0, -9), (1, 0)))],
     ids=str)
 def test_the_left_right_check_compares_labels_of_both_images(config):
-    """With combined costs a pixel needs its partner in any case, but with the border."""
+    """With multi-feature costs a pixel needs its partner in any case, but with the border."""
     limit = config.disp12_max_diff
     inputs = matched(config)
     label = inputs['label'].astype(int)

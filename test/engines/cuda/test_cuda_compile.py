@@ -44,7 +44,7 @@ ARCHITECTURES = ('sm_90', 'sm_75', 'sm_87', 'sm_120')
 RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
 RANGES_OF_OTHERS = (21, 128)
 MESSAGE_TYPES = ('int16', 'float32')
-#: What combined costs are matched with.
+#: What multi-feature costs are matched with.
 COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
 
 
@@ -124,11 +124,11 @@ def kernels_of_the_other_stages() -> list[tuple[str, str]]:
 
 
 def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
-    """Every cost and window, with and without path sums."""
+    """Every cost and window, with and without path aggregation."""
     names = []
     for window, changes in (
-            ('5x5', {}), ('7x5', {'grey_weight': 1.0, 'path_sums': True}),
-            ('9x7', {'sobel_weight': 1.0, 'path_sums': True}),
+            ('5x5', {}), ('7x5', {'grey_weight': 1.0, 'path_aggregation': True}),
+            ('9x7', {'sobel_weight': 1.0, 'path_aggregation': True}),
             ('7x5', {'census_weight': 0.0, 'sparse_census_weight': 1.0}),
             ('5x5', {'sparse_census_weight': 1.0, 'sobel_weight': 1.0}),
             ('9x7', {'sobel_weight': 1.0, 'grey_weight': 1.0}),
@@ -147,7 +147,7 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
 
 
 def kernels_of_a_band() -> list[tuple[str, str]]:
-    """Kernels of the second pass; the first one's are those of combined costs."""
+    """Kernels of the second pass; the first one's are those of multi-feature costs."""
     config = MatcherConfig.preset('road')
     names = {name for image in ('uint8', 'float') for name in band.kernels(config, image)}
     return [*sorted(names),
@@ -244,12 +244,12 @@ GROUPS: dict[str, Kernels] = {
     **{f'first step {case}': of_any(kernels_of_a_first_step, case) for case in FIRST_STEPS},
     **{f'bp {labels} {kind}': of_any(kernels_of, labels, kind)
        for labels, kind in itertools.product(RANGES_OF_OTHERS, MESSAGE_TYPES)},
-    **{f'combined costs {labels}': of_any(kernels_of_combined_costs, labels)
+    **{f'multi-feature costs {labels}': of_any(kernels_of_combined_costs, labels)
        for labels in RANGES_OF_OTHERS}}
 FURTHER: dict[str, Kernels] = {
     **{f'bp {labels} {kind}': of_any(kernels_of, labels, kind)
        for labels, kind in itertools.product(RANGES, MESSAGE_TYPES)},
-    **{f'combined costs {labels}': of_any(kernels_of_combined_costs, labels)
+    **{f'multi-feature costs {labels}': of_any(kernels_of_combined_costs, labels)
        for labels in RANGES}}
 
 
@@ -279,7 +279,7 @@ def test_all_kernels_compile(group: str, architecture: str) -> None:
 def test_the_kernel_of_each_file_with_the_longest_name_compiles() -> None:
     names: dict[str, str] = {}
     for group in ('other stages', 'band', 'sad', 'papers uint8', 'tiles schedules', 'bp 21 int16',
-                  'bp 21 float32', 'combined costs 21'):      # few labels, which take little
+                  'bp 21 float32', 'multi-feature costs 21'):      # few labels, which take little
         for file, name in GROUPS[group](ARCHITECTURES[0]):
             names[file] = max(names.get(file, ''), name, key=len)
     assert len(names) == len(list(compiler.KERNELS.rglob('*.cu')))

@@ -1,4 +1,4 @@
-"""Combined costs and path sums on a GPU: the same bits as on the CPU."""
+"""Multi-feature costs and path aggregation on a GPU: the same bits as on the CPU."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def configured(disparities: int, **changes: Any) -> MatcherConfig:
         'census_weight': 0.8, 'sobel_weight': 1.0, **changes})
 
 
-@pytest.mark.parametrize('path_sums', [False, True])
+@pytest.mark.parametrize('path_aggregation', [False, True])
 @pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height'), [
     (2, 0, 40, 17), (16, -5, 71, 43), (21, 0, 99, 38), (64, 3, 131, 60), (128, 0, 301, 75),
     (192, -20, 260, 33), (300, -40, 333, 30)])
 def test_both_engines_find_the_same(disparities: int, min_disparity: int, width: int,
-                                    height: int, path_sums: bool) -> None:
-    config = configured(disparities, min_disparity=min_disparity, path_sums=path_sums)
+                                    height: int, path_aggregation: bool) -> None:
+    config = configured(disparities, min_disparity=min_disparity,
+                        path_aggregation=path_aggregation)
     compare_engines(config, *noisy_pair(width, height))
 
 
@@ -57,7 +58,7 @@ def test_both_engines_find_the_same(disparities: int, min_disparity: int, width:
     {'discontinuity_edge_threshold': 20, 'discontinuity_truncation': 1000.0,
      'discontinuity_edge_truncation': 300.0, 'levels': 1}])
 def test_both_engines_find_the_same_with_path_sums_and(changes: dict[str, Any]) -> None:
-    config = configured(40, path_sums=True, **changes)
+    config = configured(40, path_aggregation=True, **changes)
     compare_engines(config, *noisy_pair(149, 75))
 
 
@@ -65,7 +66,7 @@ def test_a_gaussian_leaves_hardly_a_pixel_another_value() -> None:
     # The last bits of smoothed values depend on the order of sums, and with them, rarely, how a
     # feature is rounded.
     from stereo_bp_ros.engines.cpu.engine import CpuEngine
-    config = configured(40, path_sums=True, smoothing_sigma=0.7)
+    config = configured(40, path_aggregation=True, smoothing_sigma=0.7)
     left, right = noisy_pair(149, 75)
     found, expected = (all_outputs(kind.of(config, 149, 75), left, right)
                        for kind in (CudaEngine, CpuEngine))
@@ -77,7 +78,7 @@ def test_a_gaussian_leaves_hardly_a_pixel_another_value() -> None:
     (2, 40, 17), (21, 99, 38), (64, 131, 60), (128, 301, 75), (192, 260, 33), (300, 333, 30)])
 def test_volumes_are_what_is_defined(disparities: int, width: int, height: int) -> None:
     from cupy.cuda import runtime
-    config = configured(disparities, path_sums=True, **ALL)
+    config = configured(disparities, path_aggregation=True, **ALL)
     left, right = noisy_pair(width, height)
     engine = CudaEngine.of(config, width, height)
     run(config, left, right, engine=engine)

@@ -73,7 +73,7 @@ CONSTANTS = {
     'costs/features.cu': {name: getattr(features, name)
                           for name in ('TILE_WIDTH', 'TILE_HEIGHT', 'THREADS')},
     'costs/combine.cu': {'ROW_WIDTH': combined.ROW_WIDTH, 'ROWS': combined.ROWS},
-    'costs/path_sums.cu': {
+    'costs/path_aggregation.cu': {
         'PATH_THREADS': combined.PATH_THREADS,
         **{f'Volume<{count}>::{name}': of(count)
            for count in (2, 16, 21, 64, 96, 128, 129, 192, 256, 257, 300, 512)
@@ -188,10 +188,10 @@ CONFIGURATIONS = {
                 'filling': 'background', 'median_window_size': 5},
     'partitions': {'partition_rows': 2, 'partition_columns': 2, 'partition_padding': 32},
     'combined': {'census_weight': 0.8, 'sobel_weight': 1.0, **COMBINED},
-    'path sums': {'grey_weight': 0.5, 'sobel_weight': 1.0, 'path_sums': True, **COMBINED,
-                  'smoothing_sigma': 0.7, 'texture_threshold': 3},
-    'path sums in partitions': {'census_weight': 0.8, 'sparse_census_weight': 0.5,
-                                'path_sums': True, **COMBINED,
+    'path aggregation': {'grey_weight': 0.5, 'sobel_weight': 1.0, 'path_aggregation': True,
+                         **COMBINED, 'smoothing_sigma': 0.7, 'texture_threshold': 3},
+    'path aggregation in partitions': {'census_weight': 0.8, 'sparse_census_weight': 0.5,
+                                'path_aggregation': True, **COMBINED,
                                 'partition_columns': 2, 'partition_padding': 32},
     'band': BAND,
     'band in partitions': {**BAND, 'smoothing_sigma': 0.7, 'reference_image': 'right',

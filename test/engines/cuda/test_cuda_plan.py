@@ -398,7 +398,7 @@ def test_combined_costs_are_bytes_at_level_0_alone(disparities: int, weight: flo
 
 
 def test_combined_costs_have_volumes_of_a_partition_and_features_of_the_image() -> None:
-    config = combined(21, path_sums=True, preprocessing='sobel_x')
+    config = combined(21, path_aggregation=True, preprocessing='sobel_x')
     across, down = partitions.split(200, 2, 4, 16), partitions.split(90, 1, 4, 16)
     assert across is not None
     assert down is not None
@@ -413,5 +413,5 @@ def test_combined_costs_have_volumes_of_a_partition_and_features_of_the_image() 
     both = plan_of(config.replace(sparse_census_weight=0.5), 200, 90)
     assert {'left_census_feature', 'left_sparse_census_feature'} <= {
         spec.name for spec in both.memory.arrays}
-    without = plan_of(config.replace(path_sums=False), 200, 90)
+    without = plan_of(config.replace(path_aggregation=False), 200, 90)
     assert 'path_costs' not in {spec.name for spec in without.memory.arrays}

@@ -1,4 +1,4 @@
-"""The kernels of combined costs and path sums, run on the host, do what is defined."""
+"""The kernels of multi-feature costs and path aggregation, run on the host, do what is defined."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CENSUS, SOBEL = {'census_weight': 0.8}, {'sobel_weight': 1.37, 'sobel_bound': 20
 GREY = {'grey_weight': 0.5}
 SPARSE = {'sparse_census_weight': 0.6}
 ALL = CENSUS, SPARSE, SOBEL, GREY
-PATHS = {'path_sums': True}
+PATHS = {'path_aggregation': True}
 
 
 @pytest.fixture(autouse=True)
@@ -121,8 +121,8 @@ def check(config: MatcherConfig, width: int, height: int,
         frame.run(part)
         expected = whole[part.y:part.y + frame.parts.height, part.x:part.x + frame.parts.width]
         assert np.array_equal(frame.volume(), expected)
-        if config.path_sums:
-            expected = naive_costs.path_sums(expected, config)
+        if config.path_aggregation:
+            expected = naive_costs.path_aggregation(expected, config)
         for k in range(config.levels):
             if k:
                 expected = naive_costs.coarser(expected, int(config.truncation))
@@ -150,7 +150,7 @@ def configured(disparities: int, *weights: dict[str, Any], **changes: Any) -> Ma
         ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
         ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}),
         ((GREY,), {'grey_bound': 255, 'outside_cost': 255})))),
-    # Path sums and the pyramid.
+    # Path aggregation and the pyramid.
     *((disparities, size, (CENSUS, SOBEL, PATHS), {'min_disparity': least})
       for disparities, least, size in ((21, 0, (37, 7)), (128, 0, (40, 9)), (300, -150, (17, 4)))),
     *slow(*((disparities, size, (CENSUS, SOBEL, PATHS), {'min_disparity': least})

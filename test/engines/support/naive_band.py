@@ -80,7 +80,7 @@ def match(left: np.ndarray, right: np.ndarray, coarse_map: np.ndarray, config: M
 
 
 def _path_sums(cost: np.ndarray, searched: np.ndarray, config: MatcherConfig) -> np.ndarray:
-    """As ``naive_costs.path_sums``, along labels that are searched."""
+    """As ``naive_costs.path_aggregation``, along labels that are searched."""
     total = np.zeros(cost.shape, np.int64)
     for axis, is_backward in ((1, False), (1, True), (0, False), (0, True)):
         lines = [np.moveaxis(volume, axis, 0) for volume in (cost, searched, total)]

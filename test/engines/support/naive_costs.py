@@ -1,4 +1,4 @@
-"""Combined data costs and path sums, one definition after the other, in plain NumPy.
+"""Combined data costs and path aggregation, one definition after the other, in plain NumPy.
 
 Images are uint8 H x W, volumes H x W x D: label d of pixel (x, y) meets (x - min_disparity - d, y)
 of the right image.
@@ -92,7 +92,7 @@ def combined_cost(left: Array, right: Array, config: MatcherConfig) -> Array:
     return cost.astype(np.uint8)
 
 
-def path_sums(cost: Array, config: MatcherConfig) -> Array:
+def path_aggregation(cost: Array, config: MatcherConfig) -> Array:
     """The costs of paths from four sides added up, less their least, a quarter of it: uint8.
 
     Along a path, cut at 255: L(p, d) = C(p, d) + min(L(q, d), L(q, d - 1) + step,
@@ -137,7 +137,7 @@ def fractions(cost: Array, label: Array) -> Array:
     Through sums of the data cost over 5 x 5 pixels, borders replicated, of the label before, of
     the label and of the one after: 0 where it is not the least, and at the first and last label.
 
-    :param cost: uint8 H x W x D, before path sums; label: H x W, -1 = none.
+    :param cost: uint8 H x W x D, before path aggregation; label: H x W, -1 = none.
     """
     height, width, labels = cost.shape
     padded = np.pad(cost.astype(np.int64), ((2, 2), (2, 2), (0, 0)), 'edge')

@@ -1,4 +1,4 @@
-"""The data cost of a band search: combined costs of each pixel's labels, and path sums.
+"""The data cost of a band search: features of each pixel's labels, and path aggregation.
 
 Both are as in ``costs.volume`` and ``costs.paths``. A path is in the terms of ``from_next``: how
 much less than a jump to it a label costs.

@@ -1,1 +1,1 @@
-"""Combined data costs (``docs/explanation/algorithms.md``): features and path sums."""
+"""Combined data costs (``docs/explanation/algorithms.md``): features and path aggregation."""

@@ -1,4 +1,4 @@
-"""Combined costs: the feature of each, and how it differs between two pixels.
+"""Multi-feature costs: the feature of each, and how it differs between two pixels.
 
 Features are of both images for every cost that counts: part of the stage ``preprocess``.
 """

@@ -100,7 +100,7 @@ def cost_arrays(config: ResolvedConfig, tiles: int, lanes: int, height: int,
     """
     labels, columns = label_bytes(config), 2 * tiles * lanes
     wanted: Wanted = [('data_cost', (height, columns, labels), 'uint8')]
-    if config.path_sums:
+    if config.path_aggregation:
         wanted += [('path_down', (height, columns, labels), 'uint8'),
                    ('path_up', (2, columns, labels), 'uint8'),
                    ('path_across', (path_rows(threads), 2, columns, labels), 'uint8'),

@@ -1,4 +1,4 @@
-"""The data cost of level 0: combined costs, with or without path sums.
+"""The data cost of level 0: multi-feature costs, with or without path aggregation.
 
 The costs themselves are ``data_cost``, [y][x][label], of which fractions are taken, too. Results
 lie as ``memory.Level`` says.
@@ -61,8 +61,8 @@ def fill(plan: Plan, config: ResolvedConfig, part: Partition, level: Level, cost
     terms = tuple(itertools.chain(*layout.terms(config, plan.width)))
     _fill(terms, arrays['left_features'], arrays['right_features'], plan.width, part.x, part.y,
           level, config.min_disparity, config.outside_cost, volume, cost,
-          arrays.get('path_down', volume), step, jump, config.path_sums, plan.threads)
-    if config.path_sums:
+          arrays.get('path_down', volume), step, jump, config.path_aggregation, plan.threads)
+    if config.path_aggregation:
         _sum_paths(level, volume, cost, arrays['path_down'], arrays['path_up'],
                    arrays['path_across'], arrays['path_total'], step, jump)
 
@@ -260,7 +260,7 @@ def fill_fractions(data_cost: Any, level: Level, first_x: int, first_y: int, lef
     the one after. The fraction is floor(8 (a - c) / (max(a, c) - b) + 1/2) sixteenths, 0 where b
     is not the least, where all are equal, and at the first and last label.
 
-    :param data_cost: uint8 [y][x][label] of a partition, before path sums.
+    :param data_cost: uint8 [y][x][label] of a partition, before path aggregation.
     :param first_x, first_y: where the partition begins; left to bottom: what it keeps.
     :param label: int16 H x W of the image, -1 = none.
     :param fraction: int8 H x W, filled.

@@ -38,11 +38,11 @@ def fill_costs(plan: Plan, config: ResolvedConfig, part: Partition, levels: list
                arrays: Mapping[str, np.ndarray]) -> None:
     """Fill ``cost_k`` of a partition, the pyramid over its data cost.
 
-    Without combined costs it is ``weight * min(|L(x, y) - R(x - d, y)|, truncation)``, and 0 for
-    every d where a part of the range has no partner in the right image. Times the scale of
+    Without multi-feature costs it is ``weight * min(|L(x, y) - R(x - d, y)|, truncation)``, and 0
+    for every d where a part of the range has no partner in the right image. Times the scale of
     messages it is ``floor(cost + 0.5)``, from float64, for integers. A node of a level above 0
-    has the sum of its up to four children's; with combined costs less the least of the node's,
-    and cut at four truncations: no message can tell.
+    has the sum of its up to four children's; with multi-feature costs less the minimum of the
+    node's, and cut at four truncations, above which no message differs.
     """
     costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
     done, bound = 0, None

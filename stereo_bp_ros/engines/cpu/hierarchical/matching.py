@@ -19,7 +19,7 @@ class Hierarchical(CpuMatching):
     """See ``CpuMatching``. Partitions use the same costs and messages one after the other."""
 
     kernel_settings = ('message_type', 'exact', 'discontinuity_first_step',
-                       'discontinuity_edge_threshold', 'path_sums',
+                       'discontinuity_edge_threshold', 'path_aggregation',
                        *(f'{name}_weight' for name in layout.COSTS))
 
     def __init__(self, plan: Plan, arrays: Mapping[str, Array]) -> None:

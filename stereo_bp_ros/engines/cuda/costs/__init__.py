@@ -1,1 +1,1 @@
-"""Combined data costs and path sums on CUDA."""
+"""Multi-feature data costs and path aggregation on CUDA."""

@@ -1,4 +1,4 @@
-"""The features of both images that combined costs compare."""
+"""The features of both images that multi-feature costs compare."""
 
 from __future__ import annotations
 

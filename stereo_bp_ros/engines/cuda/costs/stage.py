@@ -1,4 +1,4 @@
-"""Stage ``cost`` of combined costs: features, data costs, path sums and the pyramid over them."""
+"""Stage ``cost`` of multi-feature costs: features, data costs, path aggregation, pyramid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stereo_bp_ros.engines.partitions import Partition, Partitioning
 #: Pixels and rows of a block of ``combine_costs``; as in ``combine.cu``.
 ROW_WIDTH, ROWS = 64, 4
 
-#: Threads of a block of ``follow_paths``; as in ``path_sums.cu``.
+#: Threads of a block of ``follow_paths``; as in ``path_aggregation.cu``.
 PATH_THREADS = 128
 
 #: Pixels of a block of ``arrange_costs`` and threads, nodes of a block of ``add_children`` and the
@@ -37,9 +37,9 @@ class CombineLaunch(ctypes.Structure):
     """``CombineLaunch`` in ``combine.cu``."""
 
 
-@declared_in('costs/path_sums.cu')
+@declared_in('costs/path_aggregation.cu')
 class PathLaunch(ctypes.Structure):
-    """``PathLaunch`` in ``path_sums.cu``."""
+    """``PathLaunch`` in ``path_aggregation.cu``."""
 
 
 @declared_in('costs/pyramid.cu')
@@ -59,7 +59,7 @@ def arrays(config: ResolvedConfig, image: tuple[int, int], parts: Partitioning) 
     """
     volume = parts.height, parts.width, terms.padded_labels(config.disparity_range)
     wanted = [*features.arrays(config, image), ('data_cost', volume, 'uint8')]
-    if config.path_sums:
+    if config.path_aggregation:
         wanted.append(('path_costs', (SIDES, *volume), 'uint8'))
     return wanted
 
@@ -71,7 +71,7 @@ def kernels(config: ResolvedConfig, image: str) -> list[tuple[str, str]]:
     """
     names = [features.kernel(config, image), _combined(config), _arranged(config),
              *(_coarser(config, k) for k in range(1, config.levels))]
-    return sorted({*names, _paths(config)} if config.path_sums else {*names})
+    return sorted({*names, _paths(config)} if config.path_aggregation else {*names})
 
 
 def _combined(config: ResolvedConfig) -> tuple[str, str]:
@@ -79,11 +79,11 @@ def _combined(config: ResolvedConfig) -> tuple[str, str]:
 
 
 def _paths(config: ResolvedConfig) -> tuple[str, str]:
-    return 'costs/path_sums.cu', f'follow_paths<{config.disparity_range}>'
+    return 'costs/path_aggregation.cu', f'follow_paths<{config.disparity_range}>'
 
 
 def _arranged(config: ResolvedConfig) -> tuple[str, str]:
-    volumes = SIDES if config.path_sums else 1
+    volumes = SIDES if config.path_aggregation else 1
     return 'costs/pyramid.cu', f'arrange_costs<{config.disparity_range}, {volumes}>'
 
 
@@ -114,7 +114,7 @@ class CombinedCost:
         self._follow = PathLaunch(found['data_cost'], found.get('path_costs'), parts.width,
                                   parts.height, config.path_step_penalty,
                                   config.path_jump_penalty)
-        volumes = found['path_costs' if config.path_sums else 'data_cost']
+        volumes = found['path_costs' if config.path_aggregation else 'data_cost']
         self._arrange = ArrangeLaunch(volumes, found['cost_0'], *self._levels[0])
         self._coarser = [
             CoarserLaunch(found[f'cost_{k - 1}'], found[f'cost_{k}'], *self._levels[k - 1],
@@ -145,7 +145,7 @@ class CombinedCost:
         self._run(stream, _combined(config),
                   (-(-level.width // ROW_WIDTH), -(-level.height // ROWS), 1), 32 * ROWS,
                   self._combine)
-        if config.path_sums:
+        if config.path_aggregation:
             paths = PATH_THREADS // terms.lanes(config.disparity_range)
             blocks = 2 * (-(-level.width // paths) + -(-level.height // paths))
             self._run(stream, _paths(config), (blocks, 1, 1), PATH_THREADS, self._follow)

@@ -106,7 +106,7 @@ def packed(config: ResolvedConfig) -> Packed | None:
     """The whole numbers that give the costs of the table; None where there are none.
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits. Beside messages of
-    floats 16 bits must hold the sums of every level. Combined costs are sums of several.
+    floats 16 bits must hold the sums of every level. Multi-feature costs are sums of several.
     """
     if config.has_combined_cost:
         return None

@@ -27,7 +27,7 @@ MAX_RANGE_OF_DIFFERENCES = 128
 #: Differences up to this fit 6 bits with their sign.
 MAX_SIX_BIT_SLOPE = 31
 
-#: float32 messages take three bytes where the largest cost of a pixel is at least this part of the
+#: float32 messages take three bytes where the maximum cost of a pixel is at least this part of the
 #: largest message: their steps are 2^-22 of that or less, and show nowhere.
 MIN_COST_OF_THREE_BYTES = 2.0 ** -10
 
@@ -241,8 +241,8 @@ class Float32(MessageFormat):
 class Float32ThreeBytes(Float32):
     """3 bytes a label, in steps of 2^-22 from 0 to 2: three units of 8 bytes are a chunk.
 
-    A power of two brings the largest message into [1, 2). As exact as a few sums of float32 are,
-    where the largest cost of a pixel is not far below the largest message.
+    A power of two brings the maximum message into [1, 2). As exact as a few sums of float32 are,
+    where the maximum cost of a pixel is not far below the maximum message.
     """
 
     names = ('Float32ThreeBytes', 'Float32ThreeBytesSplit')

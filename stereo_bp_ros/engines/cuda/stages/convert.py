@@ -230,7 +230,7 @@ class Convert:
 
     def readings(self, pair: tuple[RawImage, RawImage], is_warped: bool
                  ) -> tuple[Reading, Reading]:
-        """How both images are read, as they are matched.
+        """How both images are read for matching.
 
         :param is_warped: the right camera's goes through maps, at least.
         """

@@ -56,7 +56,7 @@ def gaussian_weights(sigma: float) -> list[float]:
 
 
 def method(config: ResolvedConfig) -> str:
-    """What makes the matched image; combined costs make features of the grey one instead."""
+    """What makes the matched image; multi-feature costs make features of the grey one instead."""
     return 'none' if config.has_combined_cost else config.preprocessing
 
 

@@ -42,7 +42,7 @@ LIGHT = frozenset(('disparity', 'depth', 'fixed_disparity'))
 class Steps(NamedTuple):
     """What live settings and outputs call for; one CUDA graph each.
 
-    outputs: names of ``OUTPUTS``; fraction: of a pixel; costs: least and second least
+    outputs: names of ``OUTPUTS``; fraction: of a pixel; costs: minimum and second lowest
     belief; right, texture: inputs of the left-right check and the texture threshold; median:
     side of the filter, 0 = none; speckles: small regions are removed; fills: invalid pixels are
     filled; planes: so are those that are not trusted, with planes; passes: of the bilateral
@@ -83,7 +83,7 @@ class Steps(NamedTuple):
 
 
 def steps(config: ResolvedConfig, outputs: Collection[str], is_reduced: bool = False) -> Steps:
-    """The steps of a frame, of reduced images or of the images as they are."""
+    """The steps of a frame, of reduced images or of those of full size."""
     fills, planes = config.filling != 'none', config.filling == 'plane'
     has_confidence = needs_confidence(config, outputs)
     return Steps(
