@@ -81,9 +81,9 @@ def start(readable: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
     Returns how many kernels were compiled, kept and read, and what was said.
     """
     source = readable / 'probe.py'
-    source.write_text('from stereo_bp_ros.engines.cpu.simd.runtime import kernel\n'
-                      '@kernel\ndef helper(x):\n    return 3 * x\n'
-                      '@kernel\ndef probe(x):\n    return helper(x) + 1\n')
+    source.write_text('from stereo_bp_ros.engines.cpu.simd.runtime import python_kernel\n'
+                      '@python_kernel\ndef helper(x):\n    return 3 * x\n'
+                      '@python_kernel\ndef probe(x):\n    return helper(x) + 1\n')
 
     def run() -> tuple[dict[str, int], list[str]]:
         forget(monkeypatch)

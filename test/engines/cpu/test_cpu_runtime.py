@@ -19,7 +19,7 @@ Child = Callable[..., str]
 
 
 def test_division_by_zero_is_numpys() -> None:
-    @runtime.kernel
+    @runtime.python_kernel
     def divide(a: float, b: float) -> float:
         return a / b
 
@@ -31,7 +31,7 @@ def test_numbas_own_setting_of_a_cache_is_neither_used_nor_changed(
     import numba
     monkeypatch.setattr(numba.config, 'CACHE_DIR', '/somebody/elses')
 
-    @runtime.kernel
+    @runtime.python_kernel
     def identity(x: float) -> float:
         return x
 
@@ -114,3 +114,17 @@ def test_nor_do_they_with_the_layer_that_bears_no_second_thread(child: Child) ->
     source = pathlib.Path(__file__).read_text() + (
         '\nprint(runtime.threading_layer(), disturb_each_other())')
     assert child(source, NUMBA_THREADING_LAYER='workqueue') == 'workqueue False'
+
+
+def test_a_kernel_for_kernels_alone_is_refused_to_python_also_once_it_is_compiled(child) -> None:
+    printed = child(
+        'from stereo_bp_ros.engines.cpu.costs.features import rounded\n'
+        'from stereo_bp_ros.engines.cpu.simd.runtime import python_kernel\n'
+        'import numpy as np\n'
+        'def call():\n'
+        '    try:\n'
+        '        return rounded(np.float32(2.5))\n'
+        '    except TypeError as error:\n'
+        '        return error\n'
+        'print(call(), "-", python_kernel(lambda x: rounded(x))(np.float32(2.5)), "-", call())')
+    assert printed == 'rounded is for kernels only - 3 - rounded is for kernels only'

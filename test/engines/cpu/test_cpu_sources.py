@@ -122,11 +122,11 @@ def test_a_kernel_is_compiled_anew_where_what_it_is_made_of_has_changed_and_only
                      tmp_path, PYTHONDONTWRITEBYTECODE='1',
                      XDG_CACHE_HOME=str(tmp_path / 'cache'))
 
-    imports = ('from stereo_bp_ros.engines.cpu.simd.runtime import kernel',)
+    imports = ('from stereo_bp_ros.engines.cpu.simd.runtime import python_kernel',)
     write('probe', *imports, 'from stereo_bp_ros.engines.cpu.probe_helper import helper',
-          '@kernel', 'def probe():', '    return helper()')
+          '@python_kernel', 'def probe():', '    return helper()')
     write('probe_helper', *imports, 'from stereo_bp_ros.engines.cpu.probe_values import VALUE',
-          '@kernel', 'def helper():', '    return 10 * VALUE')
+          '@python_kernel', 'def helper():', '    return 10 * VALUE')
     write('probe_values', 'VALUE = 1')
     assert run() == '10 2 0'
     for other in ('engines/cpu/plan.py', 'engines/cpu/tiled.py', 'papers/programs.py',
@@ -137,7 +137,7 @@ def test_a_kernel_is_compiled_anew_where_what_it_is_made_of_has_changed_and_only
     write('probe_values', 'VALUE = 2')
     assert run() == '20 2 0'
     write('probe_helper', *imports, 'from stereo_bp_ros.engines.cpu.probe_values import VALUE',
-          '@kernel', 'def helper():', '    return 100 * VALUE')
+          '@python_kernel', 'def helper():', '    return 100 * VALUE')
     assert run() == '200 2 0'
     with (package / 'engines/cpu/simd/runtime.py').open('a') as file:
         file.write('\n# What makes kernels of functions counts for all.\n')

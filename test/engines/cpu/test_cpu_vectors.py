@@ -16,7 +16,7 @@ from test.engines.support.pairs import noisy_pair
 pytest.importorskip('numba')
 from stereo_bp_ros import StereoMatcher
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES, groups, runtime, target, vectors
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import python_kernel
 
 DTYPES = [np.uint16, np.float32]
 
@@ -29,7 +29,7 @@ def pair(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
     return tuple(rng.integers(0, 65536, (2, count)).astype(request.param))
 
 
-@kernel
+@python_kernel
 def _on_lanes(a: Any, b: Any, out: Any) -> None:
     count = a.size
     x, y = vectors.load(a, 0), vectors.load(b, 0)
@@ -61,7 +61,7 @@ def test_lanes_are_numpys_elements(pair: tuple[np.ndarray, np.ndarray]) -> None:
         np.append(a[-1], b[:-1]), *both, a, b, a * b])
 
 
-@kernel
+@python_kernel
 def _upper_product(a: Any, b: Any, out: Any) -> None:
     vectors.store(out, 0, vectors.upper_product(vectors.load(a, 0), vectors.load(b, 0)))
 
@@ -74,7 +74,7 @@ def test_the_upper_half_of_a_product_is_that_of_32_bits() -> None:
     np.testing.assert_array_equal(out, a.astype(np.uint32) * b >> 16)
 
 
-@kernel
+@python_kernel
 def _copy_from(a: Any, offset: int, out: Any) -> None:
     vectors.store(out, offset, vectors.load(a, offset))
 
@@ -90,7 +90,7 @@ def test_any_alignment_is_read_and_written(dtype: Any, offset: int) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-@kernel
+@python_kernel
 def _convert(source: Any, out: Any) -> None:
     for place in range(0, source.size, 16):
         vectors.store(out, place, vectors.load(source, place))
@@ -123,7 +123,7 @@ def test_halves_are_numpys() -> None:
     assert halves_differ_from_numpys() == []
 
 
-@kernel
+@python_kernel
 def _picked(source: Any, numbers: Any, out: Any) -> None:
     values = vectors.load_bytes(vectors.address(source), 0)
     for start in range(0, numbers.size, VECTOR_BYTES):

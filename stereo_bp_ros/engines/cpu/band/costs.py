@@ -36,7 +36,7 @@ from stereo_bp_ros.engines.cpu.simd.groups import (
     load_pixels,
     store_pixels,
 )
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel, python_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     halves,
@@ -71,7 +71,7 @@ def fill(plan: Plan, config: ResolvedConfig, level: BandLevel,
                arrays['path_across'], step, jump)
 
 
-@kernel
+@python_kernel
 def leave_border_out(truncations: Any, width: int) -> None:
     """Make the messages worth 0 that pixels on the border would send, but do not.
 

@@ -21,7 +21,12 @@ from stereo_bp_ros.engines.cpu.simd.groups import (
     load_groups,
     spread_bytes,
 )
-from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import (
+    by_types,
+    kernel,
+    parallel_kernel,
+    python_kernel,
+)
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     differing_bits,
@@ -68,7 +73,7 @@ def extract(smoothed: np.ndarray[Any, Any], side: str, config: ResolvedConfig,
             FEATURES[name].fill(grey, reach, config, Target(out, first, step, begin, end), arrays)
 
 
-@kernel
+@python_kernel
 def _fill_bordered(grey: Any, image: Any, reach: int) -> None:
     """uint8 with ``reach`` replicated pixels around the image, and some beyond."""
     height, width = grey.shape

@@ -43,25 +43,47 @@ _log = logging.getLogger(__name__)
 _kernels: list[Any] = []
 _origins: collections.Counter[str] = collections.Counter()
 _one_frame_at_a_time = threading.Lock()
-_progress = Progress('15 to 45 s')
+_progress = Progress('one to two minutes')
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """``numba.njit`` with what every kernel here has; bare, or with further options.
+    """``numba.njit`` with what every kernel here has, for other kernels alone to call.
 
-    Compiled code is kept in ``cache_directory()`` when there is one.
+    Bare, or with further options. Compiled code is kept in ``cache_directory()`` when there is
+    one. It has nothing that Python or C could call, which takes a tenth of the time to compile.
+
+    :raises TypeError: on a call from Python.
     """
     if function is None:
         return functools.partial(kernel, **options)
-    compiled = numba.njit(nogil=True, error_model='numpy', **options)(function)
-    compiled._cache = _KernelCache(function)
-    _kernels.append(compiled)
+
+    def refuse(*_args: Any, **_named: Any) -> Any:
+        raise TypeError(f'{compiled.__name__} is for kernels only')
+
+    compiled = _jit(function, no_cpython_wrapper=True, **options)
+    compiled._compile_for_args = refuse
+    # Numba's own would also enter it among what Python calls.
+    compiled.add_overload = lambda result: compiled.overloads.update(
+        {tuple(result.signature.args): result})
     return compiled
 
 
+def python_kernel(function: Callable[..., Any]) -> Any:
+    """As ``kernel``, and Python may call it."""
+    return _jit(function)
+
+
 def parallel_kernel(function: Callable[..., Any]) -> Any:
-    """As ``kernel``, with ``numba.prange`` on the threads that ``frame`` allows."""
-    return kernel(function, parallel=True)
+    """As ``python_kernel``, with ``numba.prange`` on the threads that ``frame`` allows."""
+    return _jit(function, parallel=True)
+
+
+def _jit(function: Callable[..., Any], **options: Any) -> Any:
+    compiled = numba.njit(nogil=True, error_model='numpy', no_cfunc_wrapper=True,
+                          **options)(function)
+    compiled._cache = _KernelCache(function)
+    _kernels.append(compiled)
+    return compiled
 
 
 def by_types(choose: Callable[..., Any]) -> Any:

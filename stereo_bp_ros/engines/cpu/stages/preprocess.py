@@ -12,7 +12,7 @@ import numpy as np
 
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import SIGNED_OFFSET
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import parallel_kernel, python_kernel
 
 #: Side of the windows of ``contrast_threshold``, pixels.
 CONTRAST_SIDE = 7
@@ -133,7 +133,7 @@ def to_8bit(image: np.ndarray[Any, Any], config: ResolvedConfig,
     _round_to_8bit(image, float(SIGNED_OFFSET if signed else 0), out)
 
 
-@kernel
+@python_kernel
 def _scale_and_clip(image: Any, scale: Any, cap: Any) -> None:
     values = image.reshape(-1)
     for i in range(values.shape[0]):
@@ -142,7 +142,7 @@ def _scale_and_clip(image: Any, scale: Any, cap: Any) -> None:
         values[i] = -cap if value < -cap else value
 
 
-@kernel
+@python_kernel
 def _round_to_8bit(image: Any, offset: float, out: Any) -> None:
     values, rounded = image.reshape(-1), out.reshape(-1)
     # In float64: 0.49999997 + 0.5 is 1 in float32.

@@ -20,7 +20,7 @@ from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.memory import Matches
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel, python_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, planes, preprocess
 from stereo_bp_ros.engines.plan import needs_confidence
 
@@ -220,7 +220,7 @@ def _reject_inconsistent(label: Any, right_label: Any, max_difference: int, firs
                 out[x] = INVALID
 
 
-@kernel
+@python_kernel
 def _clear(label: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, keep: bool,
            sixteenths: Any) -> None:
     for y in range(label.shape[0]):
