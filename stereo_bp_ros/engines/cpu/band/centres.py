@@ -35,42 +35,24 @@ def fill(found: np.ndarray[Any, Any], coarse: ResolvedConfig, config: ResolvedCo
     if window.width:
         _replicate(found, window.x_offset, window.x_offset + window.width, window.y_offset,
                    window.y_offset + window.height)
-    centres = arrays['centres']
-    enlarge_disparities(found, 2, centres[0])
-    _round(centres[0], 2 * coarse.min_disparity - config.min_disparity)
-    cv2.dilate(centres[0], _NEIGHBOURS, dst=centres[1])
-    _cut(centres, config.band_radius, config.disparity_range - 1 - config.band_radius)
-    _fill_shifts(centres, arrays['shifts'].reshape(len(centres[0]), -1).view(np.uint64))
+    first, second = centres = arrays['centres']
+    enlarge_disparities(found, 2, first)
+    first += 8          # labels in place of sixteenths of a pixel
+    first >>= 4
+    first += 2 * coarse.min_disparity - config.min_disparity
+    cv2.dilate(first, _NEIGHBOURS, dst=second)
+    # Windows hold labels of the search alone.
+    np.clip(centres, config.band_radius, config.disparity_range - 1 - config.band_radius,
+            out=centres)
+    _fill_shifts(centres, arrays['shifts'].reshape(len(first), -1).view(np.uint64))
 
 
-@parallel_kernel
-def _replicate(values: Any, left: int, right: int, top: int, bottom: int) -> None:
-    height, width = values.shape
-    for index in numba.prange(height):
-        y = np.int64(index)
-        row = values[min(max(y, top), bottom - 1)]
-        for x in range(width):
-            if y < top or y >= bottom or x < left or x >= right:
-                values[y, x] = row[min(max(x, left), right - 1)]
-
-
-@parallel_kernel
-def _round(sixteenths: Any, offset: int) -> None:
-    """Labels in place of sixteenths of a pixel."""
-    for y in numba.prange(sixteenths.shape[0]):
-        for x in range(sixteenths.shape[1]):
-            sixteenths[y, x] = ((sixteenths[y, x] + 8) >> 4) + offset
-
-
-@parallel_kernel
-def _cut(centres: Any, least: int, most: int) -> None:
-    """Windows hold labels of the search alone."""
-    low, high = np.int16(least), np.int16(most)
-    for y in numba.prange(centres.shape[1]):
-        for window in range(2):
-            row = centres[window, y]
-            for x in range(row.shape[0]):
-                row[x] = min(max(row[x], low), high)
+def _replicate(values: np.ndarray[Any, Any], left: int, right: int, top: int, bottom: int
+               ) -> None:
+    """Continue what is inside a window to the border."""
+    inside = values[top:bottom]
+    inside[:, :left], inside[:, right:] = inside[:, left:left + 1], inside[:, right - 1:right]
+    values[:top], values[bottom:] = inside[0], inside[-1]
 
 
 @parallel_kernel

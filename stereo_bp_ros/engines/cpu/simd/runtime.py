@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 _kernels: list[Any] = []
 _origins: collections.Counter[str] = collections.Counter()
 _one_frame_at_a_time = threading.Lock()
-_progress = Progress('15 to 45 s')
+_progress = Progress('one to two minutes')
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -53,7 +53,9 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return functools.partial(kernel, **options)
-    compiled = numba.njit(nogil=True, error_model='numpy', **options)(function)
+    # C calls none of them: its wrappers would take time to compile.
+    compiled = numba.njit(nogil=True, error_model='numpy', no_cfunc_wrapper=True,
+                          **options)(function)
     compiled._cache = _KernelCache(function)
     _kernels.append(compiled)
     return compiled
