@@ -16,7 +16,7 @@ from stereo_bp_ros.config.matcher import MatcherConfig
 from stereo_bp_ros.engines.geometry import MemoryPlan
 from stereo_bp_ros.errors import ConfigError, MemoryLimitError
 
-#: Least width and height of an image, and so of a partition, pixels.
+#: Minimum width and height of an image, and so of a partition, pixels.
 MIN_SIZE = 16
 
 

@@ -171,7 +171,7 @@ def _bar_length(height: int, unit: int) -> int:
 
 
 def _round_step(step: float) -> float:
-    """The least of 1, 2, 5, 10, ... that is not below a step."""
+    """The minimum of 1, 2, 5, 10, ... that is not below a step."""
     decade = 10.0 ** math.floor(math.log10(step))
     return next(factor * decade for factor in (1.0, 2.0, 5.0, 10.0)
                 if factor * decade >= step * (1 - 1e-9))

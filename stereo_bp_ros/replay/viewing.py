@@ -63,7 +63,7 @@ FRUSTUM_M = 1.0
 
 JPEG_QUALITY = 85
 
-#: Part of the colour map below the least disparity, which invalid pixels have.
+#: Part of the colour map below the minimum disparity, which invalid pixels have.
 DARK = 0.07
 
 #: Seconds that a viewer may take to accept a frame.

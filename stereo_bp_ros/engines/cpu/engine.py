@@ -142,7 +142,7 @@ def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
     but whole kernels belong to some of them: a tiny frame runs with each switched on. The types
     of messages and costs depend on the truncation.
 
-    :param config: of the images as they are matched; factor: how many times they are reduced.
+    :param config: of the matched images; factor: how many times they are reduced.
     """
     start = time.perf_counter()
     side = 2 * max(config.correlation_window_size, 8) * factor

@@ -60,14 +60,14 @@ class Level(NamedTuple):
 class Matches(NamedTuple):
     """What matching fills, H x W of the left image. Kernels take it as it is.
 
-    label:       int16, d - min_disparity of the least cost, the lowest on ties; -1 = none.
-    fraction:    int8, sixteenths in [-8, 8] from the label to the least cost between labels; 0 at
-                 the first and last label and where there is no label.
-    best:        int32 or float32, filled ``with_costs``: the least cost, 0 without a label.
-    second:      as ``best``: the least cost of the labels further than 1 from it, ``NO_SECOND``
+    label:       int16, d - min_disparity of the minimum cost, the lowest on ties; -1 = none.
+    fraction:    int8, sixteenths in [-8, 8] from the label to the minimum cost between labels; 0
+                 at the first and last label and where there is no label.
+    best:        int32 or float32, filled ``with_costs``: the minimum cost, 0 without a label.
+    second:      as ``best``: the minimum cost of the labels further than 1 from it, ``NO_SECOND``
                  where there is none.
     right_label: int16, filled ``with_right``: for each pixel of the other image the label of the
-                 least cost among the pixels that it is compared with, the lowest on ties;
+                 lowest cost among the pixels that it is compared with, the lowest on ties;
                  -1 = none.
     """
 

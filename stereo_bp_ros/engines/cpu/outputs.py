@@ -131,7 +131,7 @@ _FUNCTIONS: Mapping[str, Callable[[Finished, np.ndarray[Any, Any]], None]] = {
 @parallel_kernel
 def _write_disparity(sixteenths: Any, first: float, shift: float, out: Any) -> None:
     # One rounding after the sum in float64, which is monotonic: no valid value falls below
-    # float32(min_disparity - shift), the least value that is published.
+    # float32(min_disparity - shift), the minimum value that is published.
     invalid = np.float32(first - shift - 1.0)
     for y in numba.prange(out.shape[0]):
         row, values = sixteenths[y], out[y]
@@ -306,7 +306,7 @@ def enlarge_disparities(reduced: Any, factor: int, out: Any) -> None:
     A pixel is valid where the nearest reduced pixel is. Of the four around it, those that are
     invalid or differ from the nearest by more than a reduced pixel count as the nearest.
 
-    :param reduced: int16 h x w, sixteenths of a reduced pixel from the least disparity on.
+    :param reduced: int16 h x w, sixteenths of a reduced pixel from the minimum disparity on.
     :param factor: pixels of the image for each reduced one.
     :param out: int16 H x W, filled: ``factor`` times as much, rounded half up.
     """

@@ -22,7 +22,7 @@ class Pass:
 
     A pass with one before it runs that first, on the means of 2 x 2 pixels.
 
-    :param plan: of the images as they are matched.
+    :param plan: of the matched images.
     :param arrays: of the plan, by name; emptied when the engine is closed.
     """
 

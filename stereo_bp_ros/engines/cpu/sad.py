@@ -33,8 +33,8 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
     where_less,
 )
 
-# A key is a SAD (at most 51 * 51 * 255 < 2^23) above a label (at most 511 < 2^9): the least key
-# is the least SAD, and of equal ones the lowest label.
+# A key is a SAD (at most 51 * 51 * 255 < 2^23) above a label (at most 511 < 2^9): the minimum key
+# is the minimum SAD, and of equal ones the lowest label.
 _LABEL_BITS = 9
 _LABEL_MASK = np.uint32(2**_LABEL_BITS - 1)
 _SHIFT = np.uint32(_LABEL_BITS)
@@ -72,7 +72,7 @@ class Scratch(NamedTuple):
 
 def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: ResolvedConfig,
           out: Matches, scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Match every pixel of the left image by the least sum of absolute differences.
+    """Match every pixel of the left image by the minimum sum of absolute differences.
 
     Pixel (x, y) of ``left`` is compared with (x - d, y) of ``right``. For the right image as
     reference, pass both mirrored and swapped. Integers throughout: the result does not depend on
@@ -81,7 +81,7 @@ def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: Resol
     :param left, right: uint8 H x W.
     :param out: filled. There is no label where window or range leaves the image, that is outside
         ``geometry.valid_window`` of the left reference. The fraction leads to where two lines of
-        one slope through the least SAD and its two neighbours meet, rounded half up. The right
+        one slope through the minimum SAD and its two neighbours meet, rounded half up. The right
         image's pixels are compared with labelled pixels of the left one.
     :param scratch: the arrays of ``scratch.sad``, one for each band of rows.
     """
@@ -223,7 +223,7 @@ def _widen(row: Any, first: int, count: int, words: Any) -> None:
 def _slide(now: Any, old: Any, right_at: int, value: int, value_old: int, column_sums: Any,
            at: int, window_columns: Any, slot: int, keys: Any, before: int, place: int,
            labels: int) -> Any:
-    """Move column sums a row down and the window a column right; returns the least key.
+    """Move column sums a row down and the window a column right; returns the minimum key.
 
     :param before, place: where the keys of the pixel before and of this one are.
     """

@@ -320,7 +320,7 @@ def _send_vectors(cost: Any, sent: Any, level: PlainLevel, places: Any, first: i
 @kernel
 def _vector_sums(cost: Any, sent: Any, level: PlainLevel, places: Any, column: int, kept: Any,
                  is_pixel_major: bool | None) -> Any:
-    """h of a vector of nodes, [label][lane], and the least of each."""
+    """h of a vector of nodes, [label][lane], and the minimum of each."""
     first, second, third, data, _ = places
     least = splat(np.float32(np.inf))
     if is_pixel_major is not None:
@@ -413,7 +413,7 @@ def _beliefs(cost: Any, sent: Any, level: PlainLevel, x: int, y: int, beliefs: A
 
 @kernel
 def _fraction(beliefs: Any, found: int, labels: int) -> int:
-    """Sixteenths from the least belief to the parabola's minimum; 0 at the first and last label.
+    """Sixteenths from the minimum belief to the parabola's minimum; 0 at the first and last label.
     """
     if found == 0 or found == labels - 1:
         return 0
@@ -422,7 +422,7 @@ def _fraction(beliefs: Any, found: int, labels: int) -> int:
 
 @kernel
 def _second_least(beliefs: Any, found: int, labels: int) -> Any:
-    """The least belief of the labels further than 1 away; ``NO_SECOND``: none."""
+    """The minimum belief of the labels further than 1 away; ``NO_SECOND``: none."""
     least = np.float32(NO_SECOND)
     for label in range(labels):
         if abs(label - found) > 1:

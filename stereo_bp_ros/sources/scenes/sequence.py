@@ -54,7 +54,7 @@ HARD: dict[str, Any] = {
 HAZE_GREY = 205.0
 HAZE_DISTANCE_M = 260.0
 
-#: Least and largest value of options.
+#: Minimum and maximum of options.
 LIMITS: dict[str, tuple[float, float]] = {
     'width': (16, math.inf), 'height': (16, math.inf), 'max_disparity': (1, math.inf),
     'side_slope': (-MAX_SLOPE, MAX_SLOPE), **dict.fromkeys((

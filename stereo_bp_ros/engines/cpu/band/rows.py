@@ -190,7 +190,7 @@ def _numbers(windows: Any, x: int, y: int) -> Any:
 
 @kernel
 def _select(beliefs: Any, windows: Any, x: int, y: int, with_second: bool) -> Any:
-    """The label of least belief of a pixel, its belief, and that of the second one.
+    """The label of minimum belief of a pixel, its belief, and that of the second one.
 
     :param beliefs: uint16, of both windows.
     """

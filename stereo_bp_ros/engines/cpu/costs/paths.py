@@ -63,7 +63,7 @@ def extend_path(before: Any, source: int, costs: Any, place: int, path: Any, tar
 @kernel
 def settle_pixel(across: Any, right: int, left: int, down: Any, down_at: int, up: Any,
                  up_at: int, total: Any, label_bytes: int) -> None:
-    """A quarter of the sum of four paths, less its least, rounded half up: at most 255.
+    """A quarter of the sum of four paths, less its minimum, rounded half up: at most 255.
 
     :param across: has the paths to the right, which the result replaces, and to the left.
     :param total: scratch of uint16, a pixel's labels.

@@ -258,7 +258,7 @@ def fill_fractions(data_cost: Any, level: Level, first_x: int, first_y: int, lef
 
     a, b and c are sums over 5 x 5 pixels of the costs of the label before, of the label and of
     the one after. The fraction is floor(8 (a - c) / (max(a, c) - b) + 1/2) sixteenths, 0 where b
-    is not the least, where all are equal, and at the first and last label.
+    is not the minimum, where all are equal, and at the first and last label.
 
     :param data_cost: uint8 [y][x][label] of a partition, before path aggregation.
     :param first_x, first_y: where the partition begins; left to bottom: what it keeps.

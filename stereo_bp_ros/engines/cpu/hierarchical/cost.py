@@ -127,7 +127,7 @@ def _differences(images: Any, left: int, right: int, count: int, weight: Any, tr
 
 @parallel_kernel
 def _sum_children(children: Any, child: Level, parents: Any, parent: Level, bound: Any) -> None:
-    """:param bound: of the costs less the least of a node; None = costs as they are."""
+    """:param bound: of the costs less the minimum of a node; None = costs as they are."""
     for index in numba.prange(parent.height):
         row = np.int64(index)
         _sum_row(address(children), child, address(parents), parent, row)

@@ -39,7 +39,7 @@ def send(cost: Any, data: int, messages: Any, at: Any, own: int, scratch: Any, l
          first: int, end: int) -> None:
     """The four messages of the nodes in lanes [first, end) of one vector, in one pass.
 
-    The least value of a message is that of h, so the backward pass subtracts it on its way.
+    The minimum of a message is that of h, so the backward pass subtracts it on its way.
 
     :param first_step: cost of a step of one label, at most the slope; None = the slope.
     """
@@ -115,7 +115,7 @@ def send(cost: Any, data: int, messages: Any, at: Any, own: int, scratch: Any, l
 @kernel
 def _step_forward(forward: Any, place: int, h: Any, before: Any, least: Any, step: Any,
                   first_step: Any) -> Any:
-    """What the forward pass reaches at a label, which is kept at ``place``, and the least h."""
+    """What the forward pass reaches at a label, which is kept at ``place``, and the minimum h."""
     reached = minimum(h, before + step)
     store(forward, place, _add_step(reached, before, first_step))
     return reached, minimum(h, least)

@@ -1,6 +1,6 @@
 """From messages to labels: the last step of belief propagation, row by row.
 
-The belief of a label is its data cost plus the four messages that arrive; the least one wins.
+The belief of a label is its data cost plus the four messages that arrive; the lowest one wins.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Selection(NamedTuple):
 
 def selection(config: ResolvedConfig, part: Partition, out: Matches,
               arrays: Mapping[str, np.ndarray]) -> Selection:
-    """Where the label of least belief of every interior pixel of a partition goes."""
+    """Where the label of minimum belief of every interior pixel of a partition goes."""
     beliefs = arrays['belief_rows']
     dtype = beliefs.dtype.type
     huge = np.inf if dtype is np.float32 else np.iinfo(dtype).max
@@ -185,7 +185,7 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, slots: tuple[int, int, int
 
 @kernel
 def sixteenths(before: Any, least: Any, after: Any) -> int:
-    """``floor(16 (before - after) / (2 (before - 2 least + after)) + 0.5)``, or 0.
+    """``floor(16 (before - after) / (2 (before - 2 lowest + after)) + 0.5)``, or 0.
 
     float64 is exact here for integer beliefs: what lies below half a sixteenth does so by
     more than its rounding.

@@ -102,7 +102,7 @@ def swapped(code: Code, vector: Any) -> Any:
 
 @operation(lambda vector: BYTES(BYTES))
 def least_of_pixels(code: Code, vector: Any) -> Any:
-    """The least byte of each pixel, in all of its lanes."""
+    """The minimum byte of each pixel, in all of its lanes."""
     distance = GROUP
     while distance:
         beside = taken(code.builder, vector, vector,

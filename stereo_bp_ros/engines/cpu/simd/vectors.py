@@ -270,7 +270,7 @@ def where_lane(code: Code, first: Any, end: Any, chosen: Any, other: Any) -> Any
 
 @operation(lambda a, b: a(a, a))
 def saturating_sum(code: Code, a: Any, b: Any) -> Any:
-    """a + b, at most the largest value of a lane."""
+    """a + b, at most the maximum of a lane."""
     return called(code.builder, 'uadd.sat', a, b)
 
 
@@ -351,7 +351,7 @@ def _both(code: Code, parts: Iterable[Any]) -> Any:
 
 @operation(lambda vector: vector.dtype(vector))
 def least_lane(code: Code, vector: Any) -> Any:
-    """The scalar that is least; integers."""
+    """The scalar minimum; integers."""
     return called(code.builder, 'vector.reduce.umin', vector, result=vector.type.element)
 
 

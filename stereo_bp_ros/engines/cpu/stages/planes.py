@@ -44,7 +44,7 @@ def fill(valid: Any, confidence: Any, grey: Any, x_begin: int, x_end: int, y_beg
     :param valid: the map before it was filled.
     :param confidence: float32 H x W; a valid pixel is trusted from ``threshold`` on.
     :param grey: float32 H x W, the reference image.
-    :param most: sixteenths of the last label.
+    :param most: sixteenths of the maximum disparity.
     :param out: the filled map.
     """
     height, width = valid.shape

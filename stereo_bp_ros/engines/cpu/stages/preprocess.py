@@ -73,7 +73,7 @@ def sobel_x(smoothed: np.ndarray[Any, Any], config: ResolvedConfig,
 
 def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
              ranges: np.ndarray[Any, Any]) -> None:
-    """The least range of grey values in a window that has the pixel; float32 H x W each.
+    """The minimum range of grey values in a window that has the pixel; float32 H x W each.
 
     Windows of ``CONTRAST_SIDE`` pixels, their centres inside the image and cut at its border. That
     of a pixel darker than ``BRIGHT`` is ``UNASKED``: what is plain in a shadow matches well.

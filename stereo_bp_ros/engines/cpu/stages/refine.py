@@ -24,7 +24,7 @@ from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, planes, preprocess
 from stereo_bp_ros.engines.plan import needs_confidence
 
-#: Sixteenths of an invalid pixel: one pixel below the least disparity.
+#: Sixteenths of an invalid pixel: one pixel below the minimum disparity.
 INVALID = -16
 
 
@@ -49,8 +49,8 @@ def refine(matches: Matches, grey: np.ndarray[Any, Any], smoothed: np.ndarray[An
        over the ``correlation_window_size`` window, borders replicated, is less than
        ``texture_threshold``.
     3. Left-right check: rejected where the other image's pixel at the integer disparity is
-       outside, has no label, or one that differs by more than ``disp12_max_diff``. With combined
-       costs always where it is outside, unless ``border`` is keep.
+       outside, has no label, or one that differs by more than ``disp12_max_diff``. With
+       multi-feature costs always where it is outside, unless ``border`` is keep.
     4. Median, then speckle removal. A rejected pixel takes part in the median as a value below
        all others and may get a value by it; a pixel without label, or outside the valid window
        (unless ``border`` is keep), never does.

@@ -16,7 +16,7 @@ from typing import Any
 
 from stereo_bp_ros.errors import BackendUnavailable, DeviceLostError, OutOfDeviceMemory
 
-#: Least compute capability; 7.0 and 7.2 need a CUDA 12 build of CuPy, whose compiler has them.
+#: Minimum compute capability; 7.0 and 7.2 need a CUDA 12 build of CuPy, whose compiler has them.
 OLDEST = (7, 0)
 OLDEST_WITH_CUDA_13 = (7, 5)
 

@@ -19,7 +19,7 @@ ROW_WARPS = 24
 #: Warps of a block of ``speculate``, and most tiles (a bit for each in half a word).
 SPECULATIVE_WARPS, MAX_RUN = 16, 16
 
-#: Least warps of a block that visits one tile after the other (all of them load), and most (each
+#: Minimum warps of a block that visits one tile after the other (all of them load), and most (each
 #: is to have registers enough).
 VISIT_WARPS = (8, 16)
 
