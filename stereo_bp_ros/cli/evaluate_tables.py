@@ -236,8 +236,8 @@ def _bars(totals: Mapping[str, Summary]) -> list[Image]:
     thresholds = {**{f'bad-{n:g}': f'bad_{n:g}' for n in metrics.THRESHOLDS}, 'D1': 'd1'}
     kinds = (
         ('Wrong pixels, holes filled', '% of pixels', 'Less is better.',
-         {words: f'filled.{key}_known' for words, key in thresholds.items()}),
-        ('Wrong pixels of those with a disparity', '% of pixels', 'Less is better.',
+         {words: f'filled.{key}_all' for words, key in thresholds.items()}),
+        ('Wrong pixels, est', '% of pixels', 'Less is better.',
          {words: f'score.{key}_estimated' for words, key in thresholds.items()}),
         ('Wrong pixels by distance', 'bad-3, holes filled, %', 'By true distance in metres.',
          {words: f'{begin}.filled.bad_3_all' for words, begin in by_distance.items()}),

@@ -167,7 +167,8 @@ def documented(kind: type[_Kind]) -> type[_Kind]:
     """Decorate a class of settings: ``help`` lists each of them, and errors name the closest."""
     rows = '\n'.join(textwrap.fill(
         f'* ``{name}`` = {one.default!r}: {one.described} '
-        f'({one.limit().removeprefix("must be ")})', 95, subsequent_indent='  ')
+        f'({one.limit().removeprefix("must be ")})', 95, subsequent_indent='  ',
+        break_on_hyphens=False)
         for name, one in kind.settings().items())
     kind.__doc__ = f'{inspect.cleandoc(kind.__doc__ or "")}\n\n{rows}'
     create: Any = kind.__init__

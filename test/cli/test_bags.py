@@ -263,5 +263,5 @@ def test_images_that_tell_nothing_are_rectified_as_their_camera_info_says(tmp_pa
     with bags.StereoBag(path) as bag:
         warning, = bag.warnings()
         pair, = bag.read()
-    assert 'cannot be told from the pictures' in warning
+    assert 'cannot be seen in the pictures' in warning
     assert not np.array_equal(pair.left.pixels, ramp)

@@ -64,7 +64,7 @@ def test_the_page_shows_figures_plots_frames_and_where_they_come_from(folder, tm
                   'Settings and machine', 'What the figures mean'):
         assert page.texts.count(title) >= 2         # the heading, and a link to it
     assert plots_of(page) == [
-        'Wrong pixels, holes filled', 'Wrong pixels of those with a disparity',
+        'Wrong pixels, holes filled', 'Wrong pixels, est',
         'Wrong pixels by distance', 'Error in metres by distance', 'Sparsification',
         'Wrong pixels over frames', 'Time over frames']
     assert frames(page) == ['two', 'three', 'one']      # the worst first

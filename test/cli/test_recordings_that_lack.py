@@ -175,7 +175,7 @@ def stamped(path: pathlib.Path, change: Callable[[str, int], int], lost: tuple[s
 def test_a_recording_without_stamps_has_no_pairs(tmp_path, capsys, verb):
     path = stamped(tmp_path / 'bag', lambda topic, number: 0, ('/left/image_rect', 1))
     assert main([verb, str(path)]) == 2
-    assert ('3 of 3 left images have the stamp 0, by which no pair can be told'
+    assert ('3 of 3 left images have the stamp 0, by which no pair can be found'
             in capsys.readouterr().err)
 
 

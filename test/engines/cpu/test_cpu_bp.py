@@ -201,7 +201,7 @@ def test_rows_that_are_in_use_at_once_have_slots_of_their_own(
 
 
 def test_float16_is_refused_where_costs_overflow_it() -> None:
-    with pytest.raises(ConfigError, match='largest number is 65504'):
+    with pytest.raises(ConfigError, match='maximum is 65504'):
         MatcherConfig(data_weight=20.0, **HALF)
 
 
