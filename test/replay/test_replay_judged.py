@@ -145,7 +145,8 @@ def test_frames_too_fast_for_a_node_that_runs_already_are_counted_and_fail_their
                            str(tmp_path / 'out'), '--rate', '4', *ROBOT, status=1)
         assert node.process.poll() is None
     frames = report['runs']['replay']['frames']
-    assert is_accounted_for(frames, 6)
+    # At four times the speed /clock is 0.1 s behind where a busy machine delivers it 25 ms late.
+    assert is_accounted_for(frames, 6, 'future')
     assert len(report['pairs']) == frames['published']
     lost, superseded, published, sky, bad = report['conditions']
     assert (lost['value'], lost['passed']) == (0, True)
