@@ -87,41 +87,41 @@ def require(*modules: str) -> None:
             raise BackendUnavailable(f'this needs {name}: {error}', REMEDIES[name]) from error
 
 
-def whole(least: int, most: int = 10**9) -> Callable[[str], int]:
+def whole(low: int, high: int = 10**9) -> Callable[[str], int]:
     """Type of an option: a whole number within limits."""
     def read(text: str) -> int:
-        if not re.fullmatch(r'[+-]?[0-9]{1,18}', text) or not least <= int(text) <= most:
+        if not re.fullmatch(r'[+-]?[0-9]{1,18}', text) or not low <= int(text) <= high:
             raise argparse.ArgumentTypeError(
-                f'{shown(text)} is not a whole number from {least} to {most}')
+                f'{shown(text)} is not a whole number from {low} to {high}')
         return int(text)
     return read
 
 
-def real(least: float, most: float) -> Callable[[str], float]:
+def real(low: float, high: float) -> Callable[[str], float]:
     """Type of an option: a finite number within limits."""
     def read(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not least <= value <= most:
+        if not low <= value <= high:
             raise argparse.ArgumentTypeError(
-                f'{shown(text)} is not a number from {least:g} to {most:g}')
+                f'{shown(text)} is not a number from {low:g} to {high:g}')
         return value
     return read
 
 
-def parse_size(text: str, form: str, least: Sequence[int]) -> tuple[int, ...]:
+def parse_size(text: str, form: str, minima: Sequence[int]) -> tuple[int, ...]:
     """The whole numbers of ``text``, written as ``form``, e.g. 1280x720.
 
-    :param low: minimum of each number.
+    :param minima: of each number.
     :raises ValueError: it is not of this form, or a number is too small.
     """
     parts = text.lower().split('x')
-    if (len(parts) != len(least) or not all(re.fullmatch('[0-9]{1,9}', part) for part in parts)
-            or any(int(part) < low for part, low in zip(parts, least, strict=True))):
+    if (len(parts) != len(minima) or not all(re.fullmatch('[0-9]{1,9}', part) for part in parts)
+            or any(int(part) < low for part, low in zip(parts, minima, strict=True))):
         raise ValueError(f'--size is {shown(text)}, but must be {form}, at least '
-                         + 'x'.join(map(str, least)))
+                         + 'x'.join(map(str, minima)))
     return tuple(int(part) for part in parts)
 
 

@@ -24,7 +24,7 @@ from stereo_bp_ros.system.atomic_files import PathLike
 SHAPES = {9: (3, 3), 12: (3, 4), 16: (4, 4)}
 
 
-def whole(name: str, value: Any, least: int, code: IssueCode = IssueCode.BAD_SIZE) -> int:
+def whole(name: str, value: Any, minimum: int, code: IssueCode = IssueCode.BAD_SIZE) -> int:
     """A size that comes from outside, as a whole number of Python.
 
     Plans and maps are cached by sizes. 741.0 and True are equal to whole numbers and would be
@@ -36,20 +36,20 @@ def whole(name: str, value: Any, least: int, code: IssueCode = IssueCode.BAD_SIZ
         found = operator.index(value)
     except TypeError:
         found = -1
-    if found < least or isinstance(value, bool):
+    if found < minimum or isinstance(value, bool):
         raise InputError(code, f'{name} is {shown(value)}',
-                         f'it must be a whole number of at least {least}')
+                         f'it must be a whole number of at least {minimum}')
     return found
 
 
-def size_of(name: str, size: Any, least: int = 0) -> tuple[int, int]:
+def size_of(name: str, size: Any, minimum: int = 0) -> tuple[int, int]:
     """Width and height of images, pixels.
 
     Three numbers are the shape of an array, which begins with the height. Two may be, too, and
     nobody can know; both are therefore to be written as the text says.
 
     :raises ConfigError: it is no pair.
-    :raises InputError: it is not of whole numbers of at least ``low``.
+    :raises InputError: it is not of whole numbers of at least ``minimum``.
     """
     try:
         values = tuple(size)
@@ -58,7 +58,7 @@ def size_of(name: str, size: Any, least: int = 0) -> tuple[int, int]:
     if len(values) != 2 or isinstance(size, str):
         raise ConfigError(name, size, 'must be (width, height); the shape of an image begins with '
                           f'its height: write {name}=image.shape[1::-1]')
-    width, height = (whole(f'{name}[{i}]', value, least) for i, value in enumerate(values))
+    width, height = (whole(f'{name}[{i}]', value, minimum) for i, value in enumerate(values))
     return width, height
 
 
