@@ -83,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f'{options.left} is a set of pairs: name a folder for the results with '
                          '--output DIR, or a right image')
     topics = chosen_topics(options)
-    inputs = (Input(f'{options.left.name} and {options.right.name}', options.left, options.right),
-              ) if options.right else inputs_of([options.left])
+    inputs = ((Input.of_videos(options.left, options.right),) if options.right
+              else inputs_of([options.left]))
     sources = open_sources(inputs, topics)
     config = MatcherConfig.from_mapping(shared.chosen_settings(
         options, otherwise=AUTO, size=sources.first_size))

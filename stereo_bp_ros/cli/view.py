@@ -164,7 +164,7 @@ def _show_pairs(options: argparse.Namespace) -> int:
     shared.say_preset(options)
     name = options.preset or 'match'
     method = Method(repeat=1, own_range=shared.names_range(options))
-    told: set[str] = set()
+    warned: set[str] = set()
     count = 0
     with (viewer.opened(options) as sink,
           Evaluation({name: config}, (), method, ('confidence', 'points')) as evaluation,
@@ -172,8 +172,8 @@ def _show_pairs(options: argparse.Namespace) -> int:
         task = bar.add_task(f'Matching {pairs.title}', total=pairs.total)
         for place, matched in for_each_pair(evaluation.judge, pairs.unread):
             for issue in map(str, matched.result.issues):
-                if issue not in told:
-                    told.add(issue)
+                if issue not in warned:
+                    warned.add(issue)
                     _log.warning('%s: %s', matched.pair.name, issue)
             _show(sink, name, place, matched)
             count += 1
@@ -208,8 +208,7 @@ def _open_pairs(options: argparse.Namespace) -> _Pairs:
             raise ValueError(f'{path} cannot be viewed: view takes {SOURCES}')
     inputs = inputs_of(options.sources)
     if len(inputs) == 2 and all(map(is_video, options.sources)):
-        left, right = options.sources
-        inputs = (Input(f'{left.name} and {right.name}', left, right),)
+        inputs = (Input.of_videos(*options.sources),)
     sources = open_sources(inputs, topics, options.limit)
     return _Pairs(sources.title, sources.count, sources.first_size, (
         one for chunk in sources.chunks() for one in sources.unread(chunk)))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from typing import Any
+
+import numpy as np
 
 from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.images.raw_images import RawImage
@@ -39,3 +43,14 @@ def split(image: RawImage, layout: str) -> tuple[RawImage, RawImage]:
         encoding='mono8' if known.chroma_rows else image.encoding) for offset in (0, begin)]
     left, right = reversed(halves) if layout == 'right_left' else halves
     return left, right
+
+
+def infos_of_halves(info: Any) -> dict[str, Any]:
+    """A ``CameraInfo`` for each side by the one of both cameras, whose images are rectified.
+
+    P[3], which has the baseline, is that of the right camera.
+    """
+    left = copy.copy(info)
+    left.p = np.array(info.p, float)
+    left.p[3] = 0.0
+    return {'left': left, 'right': info}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import functools
 import itertools
@@ -21,6 +20,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.errors import described
+from stereo_bp_ros.images.side_by_side import infos_of_halves
 from stereo_bp_ros.images.stamps import SIDES, header_stamp
 from stereo_bp_ros.issues import IssueCode
 from stereo_bp_ros.node import qos
@@ -212,16 +212,10 @@ class InputSubscriptions:
             self._on_camera_info()
 
     def _on_joined_info(self, message: Any) -> None:
-        """Take one of both cameras: P[3], which has the baseline, is that of the right one.
-
-        Drivers publish one without a baseline, which describes no pair.
-        """
+        """Take one of both cameras; drivers publish one without a baseline, of no pair."""
         if message.p[3]:
-            left = copy.copy(message)
-            left.p = message.p.copy()
-            left.p[3] = 0.0
-            self._on_info('left', left)
-            self._on_info('right', message)
+            for side, info in infos_of_halves(message).items():
+                self._on_info(side, info)
 
     def _on_timer(self) -> None:
         with self._guarded():

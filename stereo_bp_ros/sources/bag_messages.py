@@ -103,14 +103,6 @@ def serialize_camera_info(stamp_ns: int, side: str, cameras: Calibration | Recti
     return STORE.serialize_cdr(message, CAMERA_INFO)
 
 
-def infos_of_halves(info: Any) -> dict[str, Any]:
-    """A CameraInfo for each side by the one of both: P[3], which holds the baseline, is the right
-    camera's."""
-    p = np.array(info.p, float)
-    p[3] = 0.0
-    return {'left': dataclasses.replace(info, p=p), 'right': info}
-
-
 def serialize_truth(stamp_ns: int, disparity: np.ndarray) -> memoryview:
     """CDR bytes of a ground truth: float32 H x W in pixels, NaN = unknown (``TRUTH_TOPIC``)."""
     # 0 means unknown, so a surface at infinity becomes the smallest disparity there is.

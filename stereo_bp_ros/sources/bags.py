@@ -16,7 +16,7 @@ from stereo_bp_ros.checks.byte_checks import check_bytes
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.images import files
 from stereo_bp_ros.images.raw_images import RawImage
-from stereo_bp_ros.images.side_by_side import split
+from stereo_bp_ros.images.side_by_side import infos_of_halves, split
 from stereo_bp_ros.images.stamps import SIDES, Image, NoPairError, PairFinder
 from stereo_bp_ros.issues import Issue
 from stereo_bp_ros.sources.bag_messages import (
@@ -25,7 +25,6 @@ from stereo_bp_ros.sources.bag_messages import (
     MIN_BYTES,
     STORE,
     StereoBagWriter,
-    infos_of_halves,
     serialize_camera_info,
     serialize_clock,
     serialize_image,

@@ -48,6 +48,11 @@ class Input:
     source: pathlib.Path | RoadSequence
     right: pathlib.Path | None = None
 
+    @classmethod
+    def of_videos(cls, left: pathlib.Path, right: pathlib.Path) -> Input:
+        """The videos of both cameras."""
+        return cls(f'{left.name} and {right.name}', left, right)
+
     @property
     def paths(self) -> list[pathlib.Path]:
         """That are read."""
