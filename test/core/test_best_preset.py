@@ -28,7 +28,7 @@ JETSON = {'is_integrated': True, 'multiprocessors': 8}
     (2, (0, 0), 'road_fast'), (2, (640, 480), 'road_fast'), (1, (640, 480), 'road_fast'),
     (1, (320, 240), 'road'), (4, (640, 480), 'road'), (64, (320, 240), 'road')])
 def test_a_cpu_gets_the_best_that_is_fast_enough(threads, size, name, monkeypatch):
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '8')
+    monkeypatch.setattr('stereo_bp_ros.engines.cpu.memory.available_threads', lambda: 8)
     found, sentence = choice.best_preset({'backend': 'cpu', 'num_threads': threads}, *size)
     assert found == name
     assert f'takes {name} on cpu' in sentence
@@ -37,7 +37,7 @@ def test_a_cpu_gets_the_best_that_is_fast_enough(threads, size, name, monkeypatc
 
 @pytest.mark.parametrize('threads', [1, 2, 64])
 def test_a_preset_that_does_not_go_with_what_is_given_is_not_chosen(threads, monkeypatch):
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '64')
+    monkeypatch.setattr('stereo_bp_ros.engines.cpu.memory.available_threads', lambda: 64)
     machine = {'backend': 'cpu', 'num_threads': threads}
     found, _ = choice.best_preset({**machine, 'levels': 3}, 320, 240)
     assert found == 'road_fast'         # road has 1 level

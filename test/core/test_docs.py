@@ -193,7 +193,7 @@ def test_the_pages_have_the_memory_that_engines_plan(repository, monkeypatch):
     from stereo_bp_ros.engines.cpu.plan import plan_of as cpu
     from stereo_bp_ros.engines.cuda.plan import plan_of as cuda
 
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
+    monkeypatch.setattr('stereo_bp_ros.engines.cpu.memory.available_threads', lambda: 2)
 
     def mib(plan_of, name: str, **changes) -> str:
         width, height, disparities = SETS[name]

@@ -56,7 +56,7 @@ def test_auto_refuses_what_is_no_size(size, text):
 
 
 def test_auto_is_the_best_preset_for_the_size_that_is_given(monkeypatch):
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '2')        # as on a machine of two cores
+    monkeypatch.setattr('stereo_bp_ros.engines.cpu.memory.available_threads', lambda: 2)
     matcher = StereoMatcher('auto', 'cpu', size=(320, 240), num_threads=2, speckle_size=3)
     assert matcher.config == MatcherConfig.preset('road', backend='cpu', num_threads=2,
                                                   speckle_size=3)
@@ -65,7 +65,7 @@ def test_auto_is_the_best_preset_for_the_size_that_is_given(monkeypatch):
 
 
 def test_auto_without_a_size_is_chosen_for_the_first_pair_and_stays(textured_pair, monkeypatch):
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '2')
+    monkeypatch.setattr('stereo_bp_ros.engines.cpu.memory.available_threads', lambda: 2)
     with StereoMatcher(backend='cpu') as matcher:
         assert (matcher.backend, matcher.size, matcher.memory_plan) == ('cpu', None, None)
         assert repr(matcher) == "StereoMatcher('auto') on cpu"

@@ -61,7 +61,7 @@ def said(bench: Bench) -> dict[str, str]:
 
 def test_the_first_image_tells_which_preset_is_taken_and_a_later_one_does_not_change_it(
         make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '8')
+    monkeypatch.setattr('stereo_bp_ros.engines.cpu.memory.available_threads', lambda: 8)
     logged: list[str] = []
     bench = make(preset=None, max_input_age=0.0, **MACHINE)
     monkeypatch.setattr(bench.node._reconfiguration, '_log', logged.append)
@@ -81,7 +81,7 @@ def test_the_first_image_tells_which_preset_is_taken_and_a_later_one_does_not_ch
 
 def test_a_preset_is_kept_until_cleanup_and_what_is_set_beside_it_beyond(
         make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '8')
+    monkeypatch.setattr('stereo_bp_ros.engines.cpu.memory.available_threads', lambda: 8)
     bench = make(preset=None, max_input_age=0.0, **MACHINE)
     bench.configure()
     for trigger in ('activate', 'deactivate', 'activate'):

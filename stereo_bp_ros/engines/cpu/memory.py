@@ -82,8 +82,13 @@ class Matches(NamedTuple):
 
 def threads(config: MatcherConfig) -> int:
     """Threads of a frame: ``num_threads``, at most the cores that this process may use."""
-    limit = int(os.environ.get('NUMBA_NUM_THREADS', '0')) or len(os.sched_getaffinity(0))
+    limit = available_threads()
     return min(config.num_threads or limit, limit)
+
+
+def available_threads() -> int:
+    """The cores that this process may use, or NUMBA_NUM_THREADS."""
+    return int(os.environ.get('NUMBA_NUM_THREADS', '0')) or len(os.sched_getaffinity(0))
 
 
 def message_dtype(config: ResolvedConfig) -> str:

@@ -181,7 +181,7 @@ def test_the_ends_of_types_and_ranges_lose_nothing(changes: dict[str, Any], mess
 @pytest.mark.parametrize('height', [1, 3, 16, 67, 200])
 def test_rows_that_are_in_use_at_once_have_slots_of_their_own(
         monkeypatch: pytest.MonkeyPatch, height: int, iterations: int, threads: int) -> None:
-    monkeypatch.setenv('NUMBA_NUM_THREADS', '4')
+    monkeypatch.setattr(memory, 'available_threads', lambda: 4)
     config = MatcherConfig(iterations=iterations, num_threads=threads)
     slots = memory.row_slots(config, 0, height)
     assert set(slots) == set(range(slots.max() + 1))
