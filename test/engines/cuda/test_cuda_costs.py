@@ -70,8 +70,9 @@ def test_a_gaussian_leaves_hardly_a_pixel_another_value() -> None:
     left, right = noisy_pair(149, 75)
     found, expected = (all_outputs(kind.of(config, 149, 75), left, right)
                        for kind in (CudaEngine, CpuEngine))
-    for name in ('disparity', 'confidence'):
-        assert np.mean(found[name] != expected[name]) < 0.002, name
+    assert np.mean(found['disparity'] != expected['disparity']) < 0.002
+    # A pixel with another label changes the confidence of all whose windows have it.
+    assert np.mean(np.abs(found['confidence'] - expected['confidence'])) < 0.002
 
 
 @pytest.mark.parametrize(('disparities', 'width', 'height'), [

