@@ -140,7 +140,7 @@ def _perform(options: argparse.Namespace, sink: Sink | None, sources: Sources, o
                   f'{street["rate_hz"]:g} Hz')
 
     def play(source: pathlib.Path, folder: pathlib.Path, **known: Any) -> session.SessionResult:
-        progress.tell(f'{one.name}: starting the node, which compiles for one to two minutes '
+        progress.tell(f'{one.name}: starting the node, which compiles for about a minute '
                       'the first time')
         return session.run_session(source, folder, settings | shared.sync_parameters(options),
                                    **known)

@@ -120,7 +120,7 @@ class CpuEngine(Engine):
     def _rectified_reference(self) -> RawImage:
         """Grey values of the rectified reference image, as large as it is."""
         levels = self._arrays['reference_levels']
-        fill_levels(self._arrays['left_grey'], self.plan.downscale,
+        fill_levels(len(levels), self._arrays['left_grey'], self.plan.downscale,
                     self.config.reference_image == 'right', levels)
         return RawImage.from_array(levels)
 
@@ -129,9 +129,9 @@ class CpuEngine(Engine):
         arrays, factor = self._arrays, self.plan.downscale
         if factor == 1:
             return arrays['final']
-        enlarge_disparities(arrays['final'], factor, arrays['enlarged'])
+        enlarge_disparities(len(arrays['enlarged']), arrays['final'], factor, arrays['enlarged'])
         if found is not None and confidences is not None:
-            enlarge_confidences(found, factor, confidences)
+            enlarge_confidences(len(confidences), found, factor, confidences)
         return arrays['enlarged']
 
 
@@ -159,7 +159,7 @@ def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
     engine = CpuEngine.of(everything, side, side)
     engine.compute(image, image, calibration, outputs)
     if config.rectify:
-        fill_levels(np.zeros((2, 2), np.float32), 1, False, np.zeros((2, 2), np.uint8))
+        fill_levels(2, np.zeros((2, 2), np.float32), 1, False, np.zeros((2, 2), np.uint8))
     engine.close()
     return time.perf_counter() - start
 

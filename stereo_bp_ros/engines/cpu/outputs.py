@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.cameras.calibration import Calibration
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import colors
 from stereo_bp_ros.engines.cpu.matching import stopwatch
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.stages import convert
 from stereo_bp_ros.engines.cpu.stages.refine import INVALID
 from stereo_bp_ros.frame.disparity_frame import DERIVED
@@ -72,30 +72,31 @@ def fill(finished: Finished, outputs: Mapping[str, np.ndarray[Any, Any]],
 def _disparity(finished: Finished, out: np.ndarray[Any, Any]) -> None:
     """Pixels, float32; min_disparity - shift - 1 where invalid."""
     shift = finished.shift if finished.config.pre_adjust_disparity else 0.0
-    _write_disparity(finished.disparity, float(finished.min_disparity), shift, out)
+    _write_disparity(len(out), finished.disparity, float(finished.min_disparity), shift, out)
 
 
 def _depth(finished: Finished, out: np.ndarray[Any, Any]) -> None:
     """Metres along the optical axis, float32; NaN where invalid or not in front of the camera."""
-    _write_depth(finished.disparity, float(finished.min_disparity), finished.shift,
+    _write_depth(len(out), finished.disparity, float(finished.min_disparity), finished.shift,
                  finished.focal_baseline, out)
 
 
 def _depth_mm(finished: Finished, out: np.ndarray[Any, Any]) -> None:
     """Millimetres, uint16; 0 where there is no depth or one beyond 65535."""
-    _write_depth_mm(finished.disparity, float(finished.min_disparity), finished.shift,
+    _write_depth_mm(len(out), finished.disparity, float(finished.min_disparity), finished.shift,
                     1000.0 * finished.focal_baseline, out)
 
 
 def _fixed_disparity(finished: Finished, out: np.ndarray[Any, Any]) -> None:
     """Sixteenths without the shift, int16; 16 (min_disparity - 1) where invalid."""
-    _write_fixed_disparity(finished.disparity, np.int16(16 * finished.min_disparity), out)
+    _write_fixed_disparity(len(out), finished.disparity, np.int16(16 * finished.min_disparity),
+                           out)
 
 
 def _disparity_color(finished: Finished, out: np.ndarray[Any, Any]) -> None:
     """Blue, green and red of ``color_map``, uint8; black where invalid."""
     config = finished.config
-    _write_colors(finished.disparity, 16 * (config.max_disparity - config.min_disparity),
+    _write_colors(len(out), finished.disparity, 16 * (config.max_disparity - config.min_disparity),
                   colors.table(config.color_map), out)
 
 
@@ -111,7 +112,7 @@ def _points(finished: Finished, out: np.ndarray[Any, Any]) -> None:
     # Never writable, which would be another type to Numba.
     data = np.frombuffer(memoryview(raw.data).cast('B'), np.uint8)
     data.flags.writeable = False
-    _write_points(finished.disparity, _Camera.of(finished), data,
+    _write_points(len(out), finished.disparity, _Camera.of(finished), data,
                   _Pixels.of(raw, config.mono16_scale), config.points_decimation, out)
 
 
@@ -129,57 +130,53 @@ _FUNCTIONS: Mapping[str, Callable[[Finished, np.ndarray[Any, Any]], None]] = {
 # --- each pixel from its own disparity
 
 @parallel_kernel
-def _write_disparity(sixteenths: Any, first: float, shift: float, out: Any) -> None:
+def _write_disparity(y: int, sixteenths: Any, first: float, shift: float, out: Any) -> None:
     # One rounding after the sum in float64, which is monotonic: no valid value falls below
     # float32(min_disparity - shift), the minimum value that is published.
     invalid = np.float32(first - shift - 1.0)
-    for y in numba.prange(out.shape[0]):
-        row, values = sixteenths[y], out[y]
-        for x in range(values.shape[0]):
-            value = np.float32(first + row[x] * 0.0625 - shift)
-            values[x] = invalid if row[x] < 0 else value
+    row, values = sixteenths[y], out[y]
+    for x in range(values.shape[0]):
+        value = np.float32(first + row[x] * 0.0625 - shift)
+        values[x] = invalid if row[x] < 0 else value
 
 
 @parallel_kernel
-def _write_depth(sixteenths: Any, first: float, shift: float, focal_baseline: float, out: Any
-                 ) -> None:
-    for y in numba.prange(out.shape[0]):
-        row, values = sixteenths[y], out[y]
-        for x in range(values.shape[0]):
-            disparity = first + row[x] * 0.0625 - shift
-            in_front = row[x] >= 0 and disparity > 0
-            values[x] = np.float32(focal_baseline / disparity if in_front else math.nan)
+def _write_depth(y: int, sixteenths: Any, first: float, shift: float, focal_baseline: float,
+                 out: Any) -> None:
+    row, values = sixteenths[y], out[y]
+    for x in range(values.shape[0]):
+        disparity = first + row[x] * 0.0625 - shift
+        in_front = row[x] >= 0 and disparity > 0
+        values[x] = np.float32(focal_baseline / disparity if in_front else math.nan)
 
 
 @parallel_kernel
-def _write_depth_mm(sixteenths: Any, first: float, shift: float, factor: float, out: Any) -> None:
-    for y in numba.prange(out.shape[0]):
-        row, values = sixteenths[y], out[y]
-        for x in range(values.shape[0]):
-            disparity = first + row[x] * 0.0625 - shift
-            in_front = row[x] >= 0 and disparity > 0
-            rounded = factor / disparity + 0.5 if in_front else 0.0
-            values[x] = np.uint16(rounded if rounded < 65536.0 else 0.0)
+def _write_depth_mm(y: int, sixteenths: Any, first: float, shift: float, factor: float, out: Any
+                    ) -> None:
+    row, values = sixteenths[y], out[y]
+    for x in range(values.shape[0]):
+        disparity = first + row[x] * 0.0625 - shift
+        in_front = row[x] >= 0 and disparity > 0
+        rounded = factor / disparity + 0.5 if in_front else 0.0
+        values[x] = np.uint16(rounded if rounded < 65536.0 else 0.0)
 
 
 @parallel_kernel
-def _write_fixed_disparity(sixteenths: Any, first: Any, out: Any) -> None:
-    for y in numba.prange(out.shape[0]):
-        row, values = sixteenths[y], out[y]
-        for x in range(values.shape[0]):
-            value = np.int16(row[x] + first)
-            values[x] = np.int16(first + np.int16(INVALID)) if row[x] < 0 else value
+def _write_fixed_disparity(y: int, sixteenths: Any, first: Any, out: Any) -> None:
+    row, values = sixteenths[y], out[y]
+    for x in range(values.shape[0]):
+        value = np.int16(row[x] + first)
+        values[x] = np.int16(first + np.int16(INVALID)) if row[x] < 0 else value
 
 
 @parallel_kernel
-def _write_colors(sixteenths: Any, last: int, table: Any, out: Any) -> None:
-    for y in numba.prange(out.shape[0]):
-        row, values = sixteenths[y], out[y]
-        for x in range(values.shape[0]):
-            value = int(row[x])
-            place = min((255 * value + last // 2) // last, 255)
-            for channel in range(3):
-                values[x, channel] = table[place, channel] if value >= 0 else np.uint8(0)
+def _write_colors(y: int, sixteenths: Any, last: int, table: Any, out: Any) -> None:
+    row, values = sixteenths[y], out[y]
+    for x in range(values.shape[0]):
+        value = int(row[x])
+        place = min((255 * value + last // 2) // last, 255)
+        for channel in range(3):
+            values[x, channel] = table[place, channel] if value >= 0 else np.uint8(0)
 
 
 # --- points
@@ -243,16 +240,15 @@ class _Pixels(NamedTuple):
 
 
 @parallel_kernel
-def _write_points(sixteenths: Any, camera: Any, data: Any, pixels: Any, decimation: int, out: Any
-                  ) -> None:
-    for i in numba.prange(out.shape[0]):
-        y = i * decimation
-        below = (y - camera.cy) * camera.per_row
-        row = data[y * pixels.row_bytes:]
-        if pixels.is_wide:
-            _write_row_of_16_bits(sixteenths[y], camera, below, row, pixels, decimation, out[i])
-        else:
-            _write_row(sixteenths[y], camera, below, row, pixels, decimation, out[i])
+def _write_points(i: int, sixteenths: Any, camera: Any, data: Any, pixels: Any, decimation: int,
+                  out: Any) -> None:
+    y = i * decimation
+    below = (y - camera.cy) * camera.per_row
+    row = data[y * pixels.row_bytes:]
+    if pixels.is_wide:
+        _write_row_of_16_bits(sixteenths[y], camera, below, row, pixels, decimation, out[i])
+    else:
+        _write_row(sixteenths[y], camera, below, row, pixels, decimation, out[i])
 
 
 @kernel
@@ -300,7 +296,7 @@ def _write_point(sixteenths: Any, camera: Any, x: int, below: float, colour: Any
 # --- from reduced images back to the size of the images
 
 @parallel_kernel
-def enlarge_disparities(reduced: Any, factor: int, out: Any) -> None:
+def enlarge_disparities(y: int, reduced: Any, factor: int, out: Any) -> None:
     """Bilinear within a surface, the nearest across its borders, in sixteenths of a pixel.
 
     A pixel is valid where the nearest reduced pixel is. Of the four around it, those that are
@@ -311,22 +307,20 @@ def enlarge_disparities(reduced: Any, factor: int, out: Any) -> None:
     :param out: int16 H x W, filled: ``factor`` times as much, rounded half up.
     """
     height, width = reduced.shape
-    for index in numba.prange(out.shape[0]):
-        y = np.int64(index)
-        # The centre of a pixel lies between those of two reduced ones, in parts of 2 factor.
-        place = 2 * y + 1 - factor
-        upper = place // (2 * factor)
-        lower_weight = np.float32(place - 2 * factor * upper)
-        own = reduced[min(y // factor, height - 1)]
-        above = reduced[min(max(upper, 0), height - 1)]
-        below = reduced[min(upper + 1, height - 1)]
-        columns = np.empty((factor, width), np.int16)
-        for i in range(factor):
-            place = 2 * i + 1 - factor
-            before = 1 if place < 0 else 0
-            _enlarge_row(own, above, below, before, np.float32(place + 2 * factor * before),
-                         lower_weight, np.float32(2 * factor), columns[i])
-        _interleave(columns, out[y])
+    # The centre of a pixel lies between those of two reduced ones, in parts of 2 factor.
+    place = 2 * y + 1 - factor
+    upper = place // (2 * factor)
+    lower_weight = np.float32(place - 2 * factor * upper)
+    own = reduced[min(y // factor, height - 1)]
+    above = reduced[min(max(upper, 0), height - 1)]
+    below = reduced[min(upper + 1, height - 1)]
+    columns = np.empty((factor, width), np.int16)
+    for i in range(factor):
+        place = 2 * i + 1 - factor
+        before = 1 if place < 0 else 0
+        _enlarge_row(own, above, below, before, np.float32(place + 2 * factor * before),
+                     lower_weight, np.float32(2 * factor), columns[i])
+    _interleave(columns, out[y])
 
 
 @kernel
@@ -382,17 +376,16 @@ def _interleave(columns: Any, out: Any) -> None:
 
 
 @parallel_kernel
-def enlarge_confidences(reduced: Any, factor: int, out: Any) -> None:
+def enlarge_confidences(y: int, reduced: Any, factor: int, out: Any) -> None:
     """Of the nearest reduced pixel, float32."""
     height, width = reduced.shape
-    for index in numba.prange(out.shape[0]):
-        row, values = reduced[min(np.int64(index) // factor, height - 1)], out[index]
-        for x in range(values.shape[0]):
-            values[x] = row[min(x // factor, width - 1)]
+    row, values = reduced[min(y // factor, height - 1)], out[y]
+    for x in range(values.shape[0]):
+        values[x] = row[min(x // factor, width - 1)]
 
 
 @parallel_kernel
-def fill_levels(grey: Any, factor: int, is_mirrored: bool, out: Any) -> None:
+def fill_levels(y: int, grey: Any, factor: int, is_mirrored: bool, out: Any) -> None:
     """The grey values that are matched, as large as the images: what points have as colors.
 
     :param grey: float32 h x w, in the frame of matching.
@@ -400,9 +393,8 @@ def fill_levels(grey: Any, factor: int, is_mirrored: bool, out: Any) -> None:
     :param out: uint8 H x W, filled: rounded half up, at most 255.
     """
     height, width = grey.shape
-    for index in numba.prange(out.shape[0]):
-        row = grey[min(np.int64(index) // factor, height - 1)]
-        for x in range(out.shape[1]):
-            column = min(x // factor, width - 1)
-            value = row[width - 1 - column if is_mirrored else column]
-            out[index, x] = np.uint8(np.int32(min(value, np.float32(255)) + np.float32(0.5)))
+    row = grey[min(y // factor, height - 1)]
+    for x in range(out.shape[1]):
+        column = min(x // factor, width - 1)
+        value = row[width - 1 - column if is_mirrored else column]
+        out[y, x] = np.uint8(np.int32(min(value, np.float32(255)) + np.float32(0.5)))

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.scratch import SAD_PIXELS
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     lanes,
@@ -89,28 +89,27 @@ def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: Resol
     window = config.correlation_window_size
     x_begin = max(0, first + labels - 1)
     arrays = Scratch(*(scratch[f'sad_{name}'] for name in Scratch._fields))
-    _match(left, right, Search(
+    _match(len(arrays.column_sums), left, right, Search(
         window, labels, x_begin, left.shape[1] + min(0, first) - x_begin,
         x_begin - first - labels + 1, arrays.window_columns.shape[1] // window), out, arrays)
 
 
 @parallel_kernel
-def _match(left: Any, right: Any, search: Any, out: Any, scratch: Any) -> None:
+def _match(band: int, left: Any, right: Any, search: Any, out: Any, scratch: Any) -> None:
     height = left.shape[0]
     top, bottom = search.window // 2, height - search.window // 2
     bands = scratch.column_sums.shape[0]
     if search.columns < search.window or bottom <= top:
         bottom = top = 0
-    for y in range(height):
+    for y in range(height if band == 0 else 0):
         if y < top or y >= bottom:
             _clear_row(y, out)
-    for band in numba.prange(bands):
-        y_begin = top + (bottom - top) * band // bands
-        y_end = top + (bottom - top) * (band + 1) // bands
-        if y_begin < y_end:
-            _match_band(left, right, search, y_begin, y_end, out, scratch.rows[band],
-                        scratch.column_sums[band], scratch.window_columns[band],
-                        scratch.keys[band], scratch.least[band], scratch.right_keys[band])
+    y_begin = top + (bottom - top) * band // bands
+    y_end = top + (bottom - top) * (band + 1) // bands
+    if y_begin < y_end:
+        _match_band(left, right, search, y_begin, y_end, out, scratch.rows[band],
+                    scratch.column_sums[band], scratch.window_columns[band],
+                    scratch.keys[band], scratch.least[band], scratch.right_keys[band])
 
 
 @kernel

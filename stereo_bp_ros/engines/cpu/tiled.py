@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.config import quantisation
@@ -24,7 +23,8 @@ from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.memory import Matches
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store
 
 # Sides that a message comes from; opposite ones differ in the last bit.
@@ -103,9 +103,10 @@ def pass_messages(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any],
         for is_reverse in (False, True):
             is_last = is_reverse and outer + 1 == config.outer_iterations
             for step in range(rows + columns - 1):
-                _visit_diagonal(rows + columns - 2 - step if is_reverse else step, tiles, left,
-                                right, energy, config.inner_iterations, sent.reshape(-1), planes,
-                                lines, is_last, out, scratch['tile_right_least'])
+                diagonal = rows + columns - 2 - step if is_reverse else step
+                _visit_diagonal(len(planes), diagonal, tiles, left, right, energy,
+                                config.inner_iterations, sent.reshape(-1), planes, lines,
+                                is_last, out, scratch['tile_right_least'])
 
 
 def _reach(slope: float, truncation: float) -> int:
@@ -114,20 +115,19 @@ def _reach(slope: float, truncation: float) -> int:
 
 
 @parallel_kernel
-def _visit_diagonal(diagonal: int, tiles: Tiles, left: Any, right: Any, energy: Any,
+def _visit_diagonal(part: int, diagonal: int, tiles: Tiles, left: Any, right: Any, energy: Any,
                     iterations: int, sent: Any, planes: Any, lines: Any, is_last: bool, out: Any,
                     right_least: Any) -> None:
     parts = planes.shape[0]
     first_row = max(0, diagonal - tiles.columns + 1)
     end_row = min(tiles.rows, diagonal + 1)
-    for part in numba.prange(parts):
-        for row in range(first_row + part, end_row, parts):
-            _visit_tile(row, diagonal - row, tiles, left, right, energy, iterations, sent,
-                        planes[part], lines[part])
-            if is_last:
-                _select(row * tiles.size, (diagonal - row) * tiles.size, left.shape[0],
-                        left.shape[1], tiles, energy.first, planes[part], lines[part], out,
-                        right_least)
+    for row in range(first_row + part, end_row, parts):
+        _visit_tile(row, diagonal - row, tiles, left, right, energy, iterations, sent,
+                    planes[part], lines[part])
+        if is_last:
+            _select(row * tiles.size, (diagonal - row) * tiles.size, left.shape[0],
+                    left.shape[1], tiles, energy.first, planes[part], lines[part], out,
+                    right_least)
 
 
 @kernel

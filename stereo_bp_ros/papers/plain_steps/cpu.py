@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.config import quantisation
@@ -19,7 +18,8 @@ from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Matches
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     load,
     load_one,
@@ -65,10 +65,10 @@ def data_cost(left: np.ndarray, right: np.ndarray, config: ResolvedConfig,
     """
     is_pixel_major = _flag(config)
     factor = np.float32(config.data_weight * quantisation.message_scale(config))
-    _store_costs(left, right, levels[0], config.min_disparity, factor,
+    _store_costs(levels[0].height, left, right, levels[0], config.min_disparity, factor,
                  np.float32(config.data_truncation), memory.take('cost_0'), is_pixel_major)
     for k in range(1, len(levels)):
-        _store_parent_costs(memory.take(f'cost_{k - 1}'), levels[k - 1],
+        _store_parent_costs(levels[k].height, memory.take(f'cost_{k - 1}'), levels[k - 1],
                             memory.take(f'cost_{k}'), levels[k], is_pixel_major)
 
 
@@ -86,23 +86,24 @@ def pass_messages(config: ResolvedConfig, levels: list[PlainLevel], memory: Memo
         if k == len(levels) - 1:
             sent.fill(0)
         else:
-            _copy_messages(memory.take(f'sent_{k + 1}'), levels[k + 1], sent, levels[k],
-                           is_pixel_major)
+            _copy_messages(levels[k + 1].height, memory.take(f'sent_{k + 1}'), levels[k + 1],
+                           sent, levels[k], is_pixel_major)
             if config.plain_steps.allocation == 'separate':
                 memory.leave(f'sent_{k + 1}')
                 memory.leave(f'cost_{k + 1}')
         for iteration in range(config.iterations_of_levels[0]):
-            _send_messages(memory.take(f'cost_{k}'), sent, levels[k], (iteration + 1) % 2, slope,
-                           truncation, uses_mean, config.plain_steps.aligned_rows, scratch,
-                           is_pixel_major, True if config.plain_steps.vectorised else None)
+            _send_messages(len(scratch), memory.take(f'cost_{k}'), sent, levels[k],
+                           (iteration + 1) % 2, slope, truncation, uses_mean,
+                           config.plain_steps.aligned_rows, scratch, is_pixel_major,
+                           True if config.plain_steps.vectorised else None)
 
 
 def choose_labels(config: ResolvedConfig, levels: list[PlainLevel], memory: Memory, out: Matches,
                   arrays: Mapping[str, np.ndarray]) -> None:
     """Step 4; ``out`` is filled."""
-    _choose_labels(memory.take('cost_0'), memory.take('sent_0'), levels[0],
-                   config.min_disparity, out, arrays['plain_values'], arrays['plain_right'],
-                   _flag(config))
+    values = arrays['plain_values']
+    _choose_labels(len(values), memory.take('cost_0'), memory.take('sent_0'), levels[0],
+                   config.min_disparity, out, values, arrays['plain_right'], _flag(config))
 
 
 def _flag(config: ResolvedConfig) -> bool | None:
@@ -132,47 +133,45 @@ def _values(level: PlainLevel) -> int:
 
 
 @parallel_kernel
-def _store_costs(left: Any, right: Any, level: PlainLevel, min_disparity: int, factor: Any,
+def _store_costs(y: int, left: Any, right: Any, level: PlainLevel, min_disparity: int, factor: Any,
                  truncation: Any, cost: Any, is_pixel_major: bool | None) -> None:
     width, labels = level.width, level.labels
     step, values = _step(level, is_pixel_major), _values(level)
-    for y in numba.prange(level.height):
-        for label in range(labels):
-            for x in range(width):
-                other_x = x - min_disparity
-                value = np.float32(0)
-                if other_x < width and other_x - (labels - 1) >= 0:
-                    value = factor * min(abs(left[y, x] - right[y, other_x - label]), truncation)
-                place = _element(level, y, x >> 1, is_pixel_major) + label * step
-                store_one(cost, ((x + y) & 1) * values + place, value)
+    for label in range(labels):
+        for x in range(width):
+            other_x = x - min_disparity
+            value = np.float32(0)
+            if other_x < width and other_x - (labels - 1) >= 0:
+                value = factor * min(abs(left[y, x] - right[y, other_x - label]), truncation)
+            place = _element(level, y, x >> 1, is_pixel_major) + label * step
+            store_one(cost, ((x + y) & 1) * values + place, value)
 
 
 @parallel_kernel
-def _store_parent_costs(children: Any, child: PlainLevel, parents: Any, parent: PlainLevel,
+def _store_parent_costs(y: int, children: Any, child: PlainLevel, parents: Any, parent: PlainLevel,
                         is_pixel_major: bool | None) -> None:
     """``((c00 + c01) + c10) + c11`` as [row][x], of the children that there are."""
     step, child_step = _step(parent, is_pixel_major), _step(child, is_pixel_major)
     values, other = _values(parent), _values(child)
-    for y in numba.prange(parent.height):
-        has_lower = 2 * y + 1 < child.height
-        for label in range(parent.labels):
-            for x in range(parent.width):
-                has_right = 2 * x + 1 < child.width
-                upper = _element(child, 2 * y, x, is_pixel_major) + label * child_step
-                value = load_one(children, upper)
+    has_lower = 2 * y + 1 < child.height
+    for label in range(parent.labels):
+        for x in range(parent.width):
+            has_right = 2 * x + 1 < child.width
+            upper = _element(child, 2 * y, x, is_pixel_major) + label * child_step
+            value = load_one(children, upper)
+            if has_right:
+                value += load_one(children, other + upper)
+            if has_lower:
+                lower = _element(child, 2 * y + 1, x, is_pixel_major) + label * child_step
+                value += load_one(children, other + lower)
                 if has_right:
-                    value += load_one(children, other + upper)
-                if has_lower:
-                    lower = _element(child, 2 * y + 1, x, is_pixel_major) + label * child_step
-                    value += load_one(children, other + lower)
-                    if has_right:
-                        value += load_one(children, lower)
-                place = _element(parent, y, x >> 1, is_pixel_major) + label * step
-                store_one(parents, ((x + y) & 1) * values + place, value)
+                    value += load_one(children, lower)
+            place = _element(parent, y, x >> 1, is_pixel_major) + label * step
+            store_one(parents, ((x + y) & 1) * values + place, value)
 
 
 @parallel_kernel
-def _copy_messages(parents: Any, parent: PlainLevel, children: Any, child: PlainLevel,
+def _copy_messages(y: int, parents: Any, parent: PlainLevel, children: Any, child: PlainLevel,
                    is_pixel_major: bool | None) -> None:
     """What each node sends becomes what its up to four children send.
 
@@ -182,48 +181,46 @@ def _copy_messages(parents: Any, parent: PlainLevel, children: Any, child: Plain
     along, parent_along = (_element(child, 0, 1, is_pixel_major),
                            _element(parent, 0, 1, is_pixel_major))
     values, parent_values = _values(child), _values(parent)
-    for y in numba.prange(parent.height):
-        has_lower = 2 * y + 1 < child.height
-        for direction in range(4):
-            for odd in range(2):
-                source = ((y + odd & 1) * 4 + direction) * parent_values + _element(
-                    parent, y, 0, is_pixel_major)
-                upper = direction * values + _element(child, 2 * y, odd, is_pixel_major)
-                lower = direction * values + _element(child, 2 * y + 1, odd, is_pixel_major)
-                right, other = child.width >> 1, 4 * values     # parents with right children
-                for label in range(child.labels):
-                    for column in range((parent.width + 1 - odd) >> 1):
-                        sent = parents[source + label * parent_step + column * parent_along]
-                        at = label * step + 2 * column * along
-                        children[upper + at] = sent
-                        if 2 * column + odd < right:
-                            children[other + upper + at] = sent
-                            if has_lower:
-                                children[lower + at] = sent
+    has_lower = 2 * y + 1 < child.height
+    for direction in range(4):
+        for odd in range(2):
+            source = ((y + odd & 1) * 4 + direction) * parent_values + _element(
+                parent, y, 0, is_pixel_major)
+            upper = direction * values + _element(child, 2 * y, odd, is_pixel_major)
+            lower = direction * values + _element(child, 2 * y + 1, odd, is_pixel_major)
+            right, other = child.width >> 1, 4 * values     # parents with right children
+            for label in range(child.labels):
+                for column in range((parent.width + 1 - odd) >> 1):
+                    sent = parents[source + label * parent_step + column * parent_along]
+                    at = label * step + 2 * column * along
+                    children[upper + at] = sent
+                    if 2 * column + odd < right:
+                        children[other + upper + at] = sent
                         if has_lower:
-                            children[other + lower + at] = sent
+                            children[lower + at] = sent
+                    if has_lower:
+                        children[other + lower + at] = sent
 
 
 @parallel_kernel
-def _send_messages(cost: Any, sent: Any, level: PlainLevel, colour: int, slope: Any,
+def _send_messages(part: int, cost: Any, sent: Any, level: PlainLevel, colour: int, slope: Any,
                    truncation: Any, uses_mean: bool, is_aligned: bool, scratch: Any,
                    is_pixel_major: bool | None, is_vectorised: bool | None) -> None:
     """The four messages of the interior nodes of one colour."""
     parts, rows = scratch.shape[0], max(0, level.height - 2)
-    for part in numba.prange(parts):
-        for y in range(1 + part * rows // parts, 1 + (part + 1) * rows // parts):
-            odd = (y + colour) & 1              # x = 2 * column + odd
-            first, end = 1 - odd, (level.width - odd) // 2
-            for direction in range(4):
-                places = _places(level, y, colour, direction, is_pixel_major)
-                column = first
-                if is_vectorised is not None:
-                    column = _send_vectors(cost, sent, level, places, first, end, slope,
-                                           truncation, uses_mean, is_aligned, scratch[part],
-                                           is_pixel_major)
-                for single in range(column, end):
-                    _send_one(cost, sent, level, places, single, slope, truncation, uses_mean,
-                              scratch[part], is_pixel_major)
+    for y in range(1 + part * rows // parts, 1 + (part + 1) * rows // parts):
+        odd = (y + colour) & 1              # x = 2 * column + odd
+        first, end = 1 - odd, (level.width - odd) // 2
+        for direction in range(4):
+            places = _places(level, y, colour, direction, is_pixel_major)
+            column = first
+            if is_vectorised is not None:
+                column = _send_vectors(cost, sent, level, places, first, end, slope,
+                                       truncation, uses_mean, is_aligned, scratch[part],
+                                       is_pixel_major)
+            for single in range(column, end):
+                _send_one(cost, sent, level, places, single, slope, truncation, uses_mean,
+                          scratch[part], is_pixel_major)
 
 
 @kernel
@@ -363,33 +360,32 @@ def _store_vectors(sent: Any, level: PlainLevel, target: int, column: int, first
 
 
 @parallel_kernel
-def _choose_labels(cost: Any, sent: Any, level: PlainLevel, min_disparity: int, out: Any,
-                   scratch: Any, right: Any, is_pixel_major: bool | None) -> None:
+def _choose_labels(part: int, cost: Any, sent: Any, level: PlainLevel, min_disparity: int,
+                   out: Any, scratch: Any, right: Any, is_pixel_major: bool | None) -> None:
     label, fraction, best, second, right_label, with_costs, with_right = out
     parts, height, width, labels = scratch.shape[0], level.height, level.width, level.labels
-    for part in numba.prange(parts):
-        beliefs, least, owner = scratch[part], right[part, 0], right[part, 1]
-        for y in range(part * height // parts, (part + 1) * height // parts):
-            label[y] = -1
-            fraction[y] = 0
+    beliefs, least, owner = scratch[part], right[part, 0], right[part, 1]
+    for y in range(part * height // parts, (part + 1) * height // parts):
+        label[y] = -1
+        fraction[y] = 0
+        if with_costs:
+            best[y] = 0
+            second[y] = 0
+        least[:] = np.inf
+        owner[:] = -1
+        for x in range(1, width - 1 if 0 < y < height - 1 else 0):
+            _beliefs(cost, sent, level, x, y, beliefs, is_pixel_major)
+            found = np.argmin(beliefs[:labels])
+            label[y, x] = found
+            fraction[y, x] = _fraction(beliefs, found, labels)
             if with_costs:
-                best[y] = 0
-                second[y] = 0
-            least[:] = np.inf
-            owner[:] = -1
-            for x in range(1, width - 1 if 0 < y < height - 1 else 0):
-                _beliefs(cost, sent, level, x, y, beliefs, is_pixel_major)
-                found = np.argmin(beliefs[:labels])
-                label[y, x] = found
-                fraction[y, x] = _fraction(beliefs, found, labels)
-                if with_costs:
-                    best[y, x] = beliefs[found]
-                    second[y, x] = _second_least(beliefs, found, labels)
-                if with_right and max(1, min_disparity + labels - 1) <= x < width + min_disparity:
-                    _offer(beliefs, labels, x - min_disparity, least, owner)
-            if with_right:
-                for x in range(width):
-                    right_label[y, x] = int(owner[x])
+                best[y, x] = beliefs[found]
+                second[y, x] = _second_least(beliefs, found, labels)
+            if with_right and max(1, min_disparity + labels - 1) <= x < width + min_disparity:
+                _offer(beliefs, labels, x - min_disparity, least, owner)
+        if with_right:
+            for x in range(width):
+                right_label[y, x] = int(owner[x])
 
 
 @kernel

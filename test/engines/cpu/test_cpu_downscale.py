@@ -57,10 +57,10 @@ def test_disparities_are_interpolated_within_surfaces_alone(shape: tuple[int, in
     values = (steps + rng.integers(0, 20, small)).astype(np.int16)
     values[rng.random(small) < 0.1] = naive.INVALID
     out = np.full(shape, 77, np.int16)
-    enlarge_disparities(values, factor, out)
+    enlarge_disparities(len(out), values, factor, out)
     np.testing.assert_array_equal(out, naive.enlarged(values, factor, shape))
     confidences = np.full(shape, np.nan, np.float32)
-    enlarge_confidences(values.astype(np.float32), factor, confidences)
+    enlarge_confidences(len(confidences), values.astype(np.float32), factor, confidences)
     np.testing.assert_array_equal(confidences, naive.repeated(values, factor, shape))
 
 

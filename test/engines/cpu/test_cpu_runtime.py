@@ -7,6 +7,7 @@ import os
 import pathlib
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
 
 Child = Callable[..., str]
 
@@ -75,6 +77,52 @@ def test_a_frame_takes_the_threads_it_is_allowed(child: Child) -> None:
         '        print(threads, end=" ")\n'
         'print(numba.get_num_threads())', NUMBA_NUM_THREADS='4')
     assert taken == '4 1 3 4 2'
+
+
+class Sums(NamedTuple):
+    """An argument of a parallel kernel."""
+
+    first: float
+    out: np.ndarray
+
+
+@parallel_kernel
+def add_row(y: int, rows: np.ndarray, sums: Sums, weights: tuple[float, int], bound: float | None,
+            is_doubled: bool) -> None:
+    total = sums.first
+    for x in range(rows.shape[1]):
+        total += weights[0] * rows[y, x] + weights[1]
+    if bound is not None:
+        total = min(total, bound)
+    sums.out[y] += 2 * total if is_doubled else total
+
+
+@pytest.mark.parametrize('count', [0, 1, 2, 7, 5000])
+@pytest.mark.parametrize('threads', [1, 2, 0])
+def test_a_parallel_kernel_computes_every_row_once_from_all_arguments(count: int, threads: int
+                                                                      ) -> None:
+    rows = np.random.default_rng(count).integers(0, 9, (count + 1, 13)).astype(np.float64)
+    for bound, is_doubled in ((None, False), (60.0, True)):
+        out = np.ones(count + 1)
+        with runtime.frame(threads):
+            add_row(count, rows[:, ::2], Sums(5.0, out), (3.0, 2), bound, is_doubled)
+        expected = 5.0 + 3.0 * rows[:, ::2].sum(axis=1) + 2 * 7
+        expected = 2 * np.minimum(expected, 60.0) if is_doubled else expected
+        assert np.array_equal(out[:count], 1 + expected[:count])
+        assert out[count] == 1
+
+
+def test_kernels_read_from_the_disk_compute_what_they_did_when_compiled(
+        child: Child, tmp_path: pathlib.Path) -> None:
+    source = pathlib.Path(__file__).read_text() + (
+        '\nout = np.zeros(9)'
+        '\nwith runtime.frame(0):'
+        '\n    add_row(9, np.arange(27.0).reshape(9, 3), Sums(0.5, out), (2.0, 1), None, False)'
+        "\nprint(out.sum(), runtime.origins()['compiled'] > 0)")
+    (tmp_path / 'rows.py').write_text(source)
+    run = f'import runpy; runpy.run_path({str(tmp_path / "rows.py")!r})'
+    printed = [child(run, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    assert printed == ['733.5 True', '733.5 False']
 
 
 CONFIGS = (MatcherConfig.preset('five_sets', disparity_range=16, message_type='int16'),

@@ -89,13 +89,13 @@ def test_outputs_are_those_of_the_cpu_together_and_alone(
     enlarged = reduced
     if factor > 1:
         enlarged = np.empty((height, width), np.int16)
-        enlarge_disparities(reduced, factor, enlarged)
+        enlarge_disparities(len(enlarged), reduced, factor, enlarged)
     every_name = tuple(OUTPUTS) if factor > 1 else DERIVED      # refinement leaves the others
     for names in (every_name, *((name,) for name in every_name)):
         found = outputs_on_host(config, reference, reduced, confidence, names)
         expected = rubbish(names, (height, width))
         if 'confidence' in names:
-            enlarge_confidences(confidence, factor, expected['confidence'])
+            enlarge_confidences(height, confidence, factor, expected['confidence'])
         fill(Finished(enlarged, -12, reference, plan.config, CALIBRATION, {}), expected,
              dict.fromkeys(('refine', *OUTPUTS), 0.0))
         assert_same(found, expected)
@@ -162,6 +162,6 @@ def test_points_have_the_grey_values_that_are_matched_where_no_image_came_rectif
     made.enqueue(0, refine.steps(plan.config, ('points',)),
                  stage.Reference(name, convert.Reading(layout, 1, 0), True, is_mirrored))
     expected = np.empty((height, width), np.uint8)
-    fill_levels(grey, factor, is_mirrored, expected)
+    fill_levels(len(expected), grey, factor, is_mirrored, expected)
     colors = outputs['points'][..., 3].copy().view(np.uint32)
     np.testing.assert_array_equal(colors, expected.astype(np.uint32) * 0x10101)

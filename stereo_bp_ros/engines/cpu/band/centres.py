@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import cv2
-import numba
 import numpy as np
 
 from stereo_bp_ros.config.matcher import ResolvedConfig
@@ -15,7 +14,8 @@ from stereo_bp_ros.engines.cpu.band.layout import NEAR, WINDOW
 from stereo_bp_ros.engines.cpu.costs.features import join_planes
 from stereo_bp_ros.engines.cpu.outputs import enlarge_disparities
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import address
 
 _NEIGHBOURS = np.ones((2 * NEAR + 1, 2 * NEAR + 1), np.uint8)
@@ -36,7 +36,7 @@ def fill(found: np.ndarray[Any, Any], coarse: ResolvedConfig, config: ResolvedCo
         _replicate(found, window.x_offset, window.x_offset + window.width, window.y_offset,
                    window.y_offset + window.height)
     first, second = centres = arrays['centres']
-    enlarge_disparities(found, 2, first)
+    enlarge_disparities(len(first), found, 2, first)
     first += 8          # labels in place of sixteenths of a pixel
     first >>= 4
     first += 2 * coarse.min_disparity - config.min_disparity
@@ -44,7 +44,8 @@ def fill(found: np.ndarray[Any, Any], coarse: ResolvedConfig, config: ResolvedCo
     # Windows hold labels of the search alone.
     np.clip(centres, config.band_radius, config.disparity_range - 1 - config.band_radius,
             out=centres)
-    _fill_shifts(centres, arrays['shifts'].reshape(len(first), -1).view(np.uint64))
+    _fill_shifts(len(first), centres,
+                 arrays['shifts'].reshape(len(first), -1).view(np.uint64))
 
 
 def _replicate(values: np.ndarray[Any, Any], left: int, right: int, top: int, bottom: int
@@ -56,23 +57,22 @@ def _replicate(values: np.ndarray[Any, Any], left: int, right: int, top: int, bo
 
 
 @parallel_kernel
-def _fill_shifts(centres: Any, shifts: Any) -> None:
+def _fill_shifts(y: int, centres: Any, shifts: Any) -> None:
     """:param shifts: uint64 H x W: those of a pixel as one word."""
     _, height, width = centres.shape
     last, stride = width - 1, (width + VECTOR_BYTES - 1) // VECTOR_BYTES * VECTOR_BYTES
-    for index in numba.prange(height):
-        y, below = np.int64(index), min(np.int64(index) + 1, height - 1)
-        planes, words = np.empty((8, stride), np.uint8), np.empty(VECTOR_BYTES, np.uint64)
-        first, second = centres[0, y], centres[1, y]
-        # Slices of a row are contiguous to Numba, those of two rows are not.
-        _subtract(first, second, first[1:], second[1:], planes, 0)
-        _subtract(first[last:], second[last:], first[last:], second[last:], planes, last)
-        _subtract(first, second, centres[0, below], centres[1, below], planes[4:], 0)
-        to = shifts[y]
-        for x in range(0, width, VECTOR_BYTES):
-            join_planes(address(planes), x, stride, address(words.view(np.uint8)))
-            for i in range(min(VECTOR_BYTES, width - x)):
-                to[x + i] = words[i]
+    below = min(y + 1, height - 1)
+    planes, words = np.empty((8, stride), np.uint8), np.empty(VECTOR_BYTES, np.uint64)
+    first, second = centres[0, y], centres[1, y]
+    # Slices of a row are contiguous to Numba, those of two rows are not.
+    _subtract(first, second, first[1:], second[1:], planes, 0)
+    _subtract(first[last:], second[last:], first[last:], second[last:], planes, last)
+    _subtract(first, second, centres[0, below], centres[1, below], planes[4:], 0)
+    to = shifts[y]
+    for x in range(0, width, VECTOR_BYTES):
+        join_planes(address(planes), x, stride, address(words.view(np.uint8)))
+        for i in range(min(VECTOR_BYTES, width - x)):
+            to[x + i] = words[i]
 
 
 @kernel

@@ -6,11 +6,9 @@ much less than a jump to it a label costs.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.config.matcher import ResolvedConfig
@@ -36,7 +34,8 @@ from stereo_bp_ros.engines.cpu.simd.groups import (
     load_pixels,
     store_pixels,
 )
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     halves,
@@ -52,9 +51,6 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
 #: Pixels of a row that a thread goes down, or up, at once.
 STRIP = 32
 
-#: What is done for some rows one after the other, each on all threads at once.
-ALONG, BACK = range(2)
-
 
 def fill(plan: Plan, config: ResolvedConfig, level: BandLevel,
          arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -63,10 +59,9 @@ def fill(plan: Plan, config: ResolvedConfig, level: BandLevel,
     Costs see the whole images, paths the partition.
     """
     step, jump = np.uint8(config.path_step_penalty), np.uint8(config.path_jump_penalty)
-    terms = tuple(itertools.chain(*layout.terms(config, plan.width)))
-    _fill(terms, arrays['left_features'], arrays['right_features'], level,
-          config.min_disparity, config.outside_cost, arrays['data_cost'], arrays['cost_0'], step,
-          jump)
+    _fill(_strips(level), layout.terms(config, plan.width), arrays['left_features'],
+          arrays['right_features'], level, config.min_disparity, config.outside_cost,
+          arrays['data_cost'], arrays['cost_0'], step, jump)
     _sum_paths(level, arrays['data_cost'], arrays['cost_0'], arrays['path_up'],
                arrays['path_across'], step, jump)
 
@@ -116,35 +111,34 @@ def _extended(before: Any, cost: Any, from_the_next: bool, shifts: Any, first: i
 
 
 @parallel_kernel
-def _fill(terms: Any, left: Any, right: Any, level: BandLevel, min_disparity: int, outside: int,
-          volume: Any, down: Any, step: Any, jump: Any) -> None:
+def _fill(strip: int, terms: Any, left: Any, right: Any, level: BandLevel, min_disparity: int,
+          outside: int, volume: Any, down: Any, step: Any, jump: Any) -> None:
     """Costs, and the paths down."""
     width = level.width
-    row, strips = PIXEL * width, (width + STRIP - 1) // STRIP
+    row = PIXEL * width
     left_bytes, right_bytes = left.shape[1], right.shape[1]
-    for index in numba.prange(strips):
-        windows = windows_of(level)
-        own, other, costs, paths = address(left), address(right), address(volume), address(down)
-        begin, unsearched = np.int64(index) * STRIP, none(level.radius)
-        for y in range(level.height):
-            for x in range(begin, min(begin + STRIP, width), 2):
-                beside = min(x + 1, width - 1)
-                first, second = y * row + PIXEL * x, y * row + PIXEL * beside
-                cost = _costs_of_pair(terms, own, (windows.y + y) * left_bytes, other,
-                                      (windows.y + y) * right_bytes, windows, x, beside, y)
-                store_pixels(costs, first, second, cost)
-                is_whole = (_has_partners(windows, x, y, min_disparity)
-                            and _has_partners(windows, beside, y, min_disparity))
-                if not is_whole:
-                    _costs_outside(windows, x, y, min_disparity, outside, costs, first)
-                    _costs_outside(windows, beside, y, min_disparity, outside, costs, second)
-                    cost = load_pixels(costs, first, second)
-                if y > 0:
-                    cost = _extended(load_pixels(paths, first - row, second - row), cost, False,
-                                     windows.shifts, shifts_at(windows, x, y - 1, BELOW),
-                                     shifts_at(windows, beside, y - 1, BELOW),
-                                     unsearched, step, jump)
-                store_pixels(paths, first, second, cost)
+    windows = windows_of(level)
+    own, other, costs, paths = address(left), address(right), address(volume), address(down)
+    begin, unsearched = strip * STRIP, none(level.radius)
+    for y in range(level.height):
+        for x in range(begin, min(begin + STRIP, width), 2):
+            beside = min(x + 1, width - 1)
+            first, second = y * row + PIXEL * x, y * row + PIXEL * beside
+            cost = _costs_of_pair(terms, own, (windows.y + y) * left_bytes, other,
+                                  (windows.y + y) * right_bytes, windows, x, beside, y)
+            store_pixels(costs, first, second, cost)
+            is_whole = (_has_partners(windows, x, y, min_disparity)
+                        and _has_partners(windows, beside, y, min_disparity))
+            if not is_whole:
+                _costs_outside(windows, x, y, min_disparity, outside, costs, first)
+                _costs_outside(windows, beside, y, min_disparity, outside, costs, second)
+                cost = load_pixels(costs, first, second)
+            if y > 0:
+                cost = _extended(load_pixels(paths, first - row, second - row), cost, False,
+                                 windows.shifts, shifts_at(windows, x, y - 1, BELOW),
+                                 shifts_at(windows, beside, y - 1, BELOW),
+                                 unsearched, step, jump)
+            store_pixels(paths, first, second, cost)
 
 
 @kernel
@@ -183,30 +177,37 @@ def _costs_outside(windows: Any, x: int, y: int, min_disparity: int, outside: in
                 costs[place + window * WINDOW + FIRST + i] = np.uint8(outside)
 
 
-@parallel_kernel
 def _sum_paths(level: BandLevel, volume: Any, down: Any, up: Any, across: Any, step: Any,
                jump: Any) -> None:
     """Paths to both sides and up, and the sums in place of the paths down, last row first."""
-    count, strips = across.shape[0], (level.width + STRIP - 1) // STRIP
-    for block in range((level.height + count - 1) // count):
-        bottom = level.height - block * count
+    count = len(across)
+    for bottom in range(level.height, 0, -count):
         top = max(0, bottom - count)
-        for phase in range(2):
-            shares = (bottom - top + 1) // 2 if phase == ALONG else strips
-            for index in numba.prange(shares):
-                windows, share = windows_of(level), np.int64(index)
-                if phase == ALONG:
-                    y = top + 2 * share
-                    _paths_across(windows, y, min(y + 1, bottom - 1), top, address(volume),
-                                  address(across), step, jump)
-                    continue
-                for back in range(bottom - top):
-                    y = bottom - 1 - back
-                    _finish_strip(windows, y, share * STRIP,
-                                  min((share + 1) * STRIP, level.width), address(volume),
-                                  address(down), address(up),
-                                  address(across), 2 * PIXEL * level.width * (y - top), step,
-                                  jump)
+        _sum_across((bottom - top + 1) // 2, level, top, bottom, volume, across, step, jump)
+        _finish_strip(_strips(level), level, top, bottom, volume, down, up, across, step, jump)
+
+
+def _strips(level: BandLevel) -> int:
+    return (level.width + STRIP - 1) // STRIP
+
+
+@parallel_kernel
+def _sum_across(pair: int, level: BandLevel, top: int, bottom: int, volume: Any, across: Any,
+                step: Any, jump: Any) -> None:
+    y = top + 2 * pair
+    _paths_across(windows_of(level), y, min(y + 1, bottom - 1), top, address(volume),
+                  address(across), step, jump)
+
+
+@parallel_kernel
+def _finish_strip(strip: int, level: BandLevel, top: int, bottom: int, volume: Any, down: Any,
+                  up: Any, across: Any, step: Any, jump: Any) -> None:
+    windows = windows_of(level)
+    for back in range(bottom - top):
+        y = bottom - 1 - back
+        _finish_row(windows, y, strip * STRIP, min((strip + 1) * STRIP, level.width),
+                    address(volume), address(down), address(up), address(across),
+                    2 * PIXEL * level.width * (y - top), step, jump)
 
 
 @kernel
@@ -235,8 +236,8 @@ def _paths_across(windows: Any, y: int, beside: int, top: int, volume: Any, acro
 
 
 @kernel
-def _finish_strip(windows: Any, y: int, begin: int, end: int, volume: Any, down: Any, up: Any,
-                  across: Any, across_row: int, step: Any, jump: Any) -> None:
+def _finish_row(windows: Any, y: int, begin: int, end: int, volume: Any, down: Any, up: Any,
+                across: Any, across_row: int, step: Any, jump: Any) -> None:
     """The paths up of one strip's row, and a quarter of the sums, less their least, half up."""
     row = PIXEL * windows.width
     own, before = y % 2 * row, (y + 1) % 2 * row
@@ -265,42 +266,42 @@ def _quarter(sums: Any) -> Any:
 
 
 @parallel_kernel
-def fill_fractions(data_cost: Any, level: BandLevel, left: int, top: int, right: int, bottom: int,
+def fill_fractions(index: int, data_cost: Any, level: BandLevel, left: int, top: int, right: int,
                    label: Any, fraction: Any) -> None:
     """As ``volume.fill_fractions``, over those of 3 x 3 pixels that have all three labels.
 
     They count where one of their windows holds all three. A label that is the first or last one
     of the pixel's own window has no fraction.
 
-    :param left, top, right, bottom: of the image, what the partition keeps.
+    :param index: row of what the partition keeps, from ``top`` on, its columns from ``left`` to
+        ``right``.
     """
     count, first = right - left, left - level.x
-    for index in numba.prange(bottom - top):
-        y = top + np.int64(index)
-        labels, out = label[y, left:right], fraction[y, left:right]
-        own, beside = np.zeros(count, np.uint32), np.zeros(count, np.uint32)
-        lanes, found = np.empty(count, np.int16), np.empty(count, np.uint32)
-        # The pixel's own row and column come last, whose ``lanes`` are needed.
-        for near in (-1, 1, 0):
-            row = min(max(y - level.y + near, 0), level.height - 1)
-            firsts, seconds = (level.centres[0, level.y + row, level.x:],
-                               level.centres[1, level.y + row, level.x:])
-            place = PIXEL * row * level.width
-            for to_right in (-1, 1, 0):
-                # Columns are replicated beyond the partition: those of one pixel at most.
-                begin = 1 if first + to_right < 0 else 0
-                end = count - 1 if first + count + to_right > level.width else count
-                for start, stop, column in ((begin, end, first + to_right + begin),
-                                            (0, begin, 0), (end, count, level.width - 1)):
-                    if start < stop:
-                        _add_costs(address(data_cost), firsts[column:], seconds[column:],
-                                   level.radius, place + PIXEL * column, labels[start:stop],
-                                   own[start:], beside[start:], lanes[start:],
-                                   found[start:])
-        for x in range(count):
-            value = two_lines(np.int32(beside[x] & np.uint32(0xffff)), np.int32(own[x]),
-                              np.int32(beside[x] >> np.uint32(16)))
-            out[x] = np.int8(value) if lanes[x] >= FIRST else np.int8(0)
+    y = top + index
+    labels, out = label[y, left:right], fraction[y, left:right]
+    own, beside = np.zeros(count, np.uint32), np.zeros(count, np.uint32)
+    lanes, found = np.empty(count, np.int16), np.empty(count, np.uint32)
+    # The pixel's own row and column come last, whose ``lanes`` are needed.
+    for near in (-1, 1, 0):
+        row = min(max(y - level.y + near, 0), level.height - 1)
+        firsts, seconds = (level.centres[0, level.y + row, level.x:],
+                           level.centres[1, level.y + row, level.x:])
+        place = PIXEL * row * level.width
+        for to_right in (-1, 1, 0):
+            # Columns are replicated beyond the partition: those of one pixel at most.
+            begin = 1 if first + to_right < 0 else 0
+            end = count - 1 if first + count + to_right > level.width else count
+            for start, stop, column in ((begin, end, first + to_right + begin),
+                                        (0, begin, 0), (end, count, level.width - 1)):
+                if start < stop:
+                    _add_costs(address(data_cost), firsts[column:], seconds[column:],
+                               level.radius, place + PIXEL * column, labels[start:stop],
+                               own[start:], beside[start:], lanes[start:],
+                               found[start:])
+    for x in range(count):
+        value = two_lines(np.int32(beside[x] & np.uint32(0xffff)), np.int32(own[x]),
+                          np.int32(beside[x] >> np.uint32(16)))
+        out[x] = np.int8(value) if lanes[x] >= FIRST else np.int8(0)
 
 
 @kernel

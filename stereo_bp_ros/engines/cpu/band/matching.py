@@ -59,5 +59,6 @@ class Band(CpuMatching):
                 messages.pass_messages(plan, config, [level], [self._slots], arrays,
                                        labels.selection(config, part, out, arrays), truncations)
                 if config.subpixel:
-                    costs.fill_fractions(arrays['data_cost'], level, *part.kept, out.label,
-                                         out.fraction)
+                    left, top, right, bottom = part.kept
+                    costs.fill_fractions(bottom - top, arrays['data_cost'], level, left, top,
+                                         right, out.label, out.fraction)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 
@@ -21,7 +20,8 @@ from stereo_bp_ros.engines.cpu.simd.groups import (
     load_groups,
     spread_bytes,
 )
-from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     differing_bits,
@@ -95,53 +95,51 @@ def _fill_census(grey: Any, reach: int, config: ResolvedConfig, target: Target,
                  arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """A bit for each pixel of the window but the centre: darker than it; uint64."""
     columns, rows = map(int, config.census_window.split('x'))
-    _census(grey, reach, 1, columns // 2, rows // 2, *target, arrays['census_planes'])
+    planes = arrays['census_planes']
+    _census(len(planes), grey, reach, 1, columns // 2, rows // 2, *target, planes)
 
 
 def _fill_sparse_census(grey: Any, reach: int, config: ResolvedConfig, target: Target,
                         arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """The same bits of the 3 x 3 mean, with twice the spacing; uint64."""
     columns, rows = map(int, config.census_window.split('x'))
-    mean = arrays['bordered_mean']
-    _fill_mean(grey, mean)
-    _census(mean, reach, layout.SPARSE_SPACING, columns // 2, rows // 2, *target,
-            arrays['census_planes'])
+    mean, planes = arrays['bordered_mean'], arrays['census_planes']
+    _fill_mean(len(grey) - 2, grey, mean)
+    _census(len(planes), mean, reach, layout.SPARSE_SPACING, columns // 2, rows // 2, *target,
+            planes)
 
 
 @parallel_kernel
-def _fill_mean(grey: Any, mean: Any) -> None:
+def _fill_mean(inner: int, grey: Any, mean: Any) -> None:
     """Of 3 x 3 pixels, rounded half up; not of those at the border of ``grey``."""
-    height, width = grey.shape
-    for y in numba.prange(1, height - 1):
-        above, own, below = grey[y - 1], grey[y], grey[y + 1]
-        out = mean[y, 1:]
-        for x in range(width - 2):
-            total = np.uint32(4)    # half of nine, which is odd: there are no ties
-            for column in range(3):
-                total += np.uint32(above[x + column])
-                total += np.uint32(own[x + column])
-                total += np.uint32(below[x + column])
-            out[x] = np.uint8(total // np.uint32(9))
+    above, own, below = grey[inner], grey[inner + 1], grey[inner + 2]
+    out = mean[inner + 1, 1:]
+    for x in range(grey.shape[1] - 2):
+        total = np.uint32(4)    # half of nine, which is odd: there are no ties
+        for column in range(3):
+            total += np.uint32(above[x + column])
+            total += np.uint32(own[x + column])
+            total += np.uint32(below[x + column])
+        out[x] = np.uint8(total // np.uint32(9))
 
 
 @parallel_kernel
-def _census(grey: Any, reach: int, spacing: int, radius_x: int, radius_y: int, out: Any,
+def _census(part: int, grey: Any, reach: int, spacing: int, radius_x: int, radius_y: int, out: Any,
             first: int, step: int, begin: int, end: int, scratch: Any) -> None:
     """The bits of an image with borders; ``spacing``: pixels from one neighbour to the next."""
     height, stride = out.shape[0], grey.shape[1]
     parts = scratch.shape[0]
-    for part in numba.prange(parts):
-        planes = scratch[part].reshape(-1)
-        words = address(planes.view(np.uint64))
-        for y in range(part * height // parts, (part + 1) * height // parts):
-            to = address(out[y])
-            for x in range(begin, end, VECTOR_BYTES):
-                _census_planes(address(grey), (y + reach) * stride + reach + x, spacing,
-                               spacing * stride, radius_x, radius_y, address(planes))
-                join_planes(address(planes), 0, VECTOR_BYTES, address(planes))
-                place = first + step * x
-                for lane in range(min(VECTOR_BYTES, end - x)):
-                    to[place + step * lane] = words[lane]
+    planes = scratch[part].reshape(-1)
+    words = address(planes.view(np.uint64))
+    for y in range(part * height // parts, (part + 1) * height // parts):
+        to = address(out[y])
+        for x in range(begin, end, VECTOR_BYTES):
+            _census_planes(address(grey), (y + reach) * stride + reach + x, spacing,
+                           spacing * stride, radius_x, radius_y, address(planes))
+            join_planes(address(planes), 0, VECTOR_BYTES, address(planes))
+            place = first + step * x
+            for lane in range(min(VECTOR_BYTES, end - x)):
+                to[place + step * lane] = words[lane]
 
 
 @kernel
@@ -205,19 +203,18 @@ def _fill_grey(grey: Any, reach: int, config: ResolvedConfig, target: Target,
 def _fill_sobel(grey: Any, reach: int, config: ResolvedConfig, target: Target,
                 arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """The x derivative times ``sobel_scale``, clipped to +-``prefilter_cap``, plus 128."""
-    _sobel(grey, reach, np.float32(config.sobel_scale),
+    _sobel(len(target[0]), grey, reach, np.float32(config.sobel_scale),
            np.float32(config.prefilter_cap or math.inf), *target)
 
 
 @parallel_kernel
-def _sobel(grey: Any, reach: int, scale: Any, cap: Any, out: Any, first: int, step: int,
+def _sobel(y: int, grey: Any, reach: int, scale: Any, cap: Any, out: Any, first: int, step: int,
            begin: int, end: int) -> None:
-    for y in numba.prange(out.shape[0]):
-        found, to = np.empty(end - begin, np.uint8), out[y]
-        _sobel_row(grey[y + reach - 1, begin + reach - 1:], grey[y + reach, begin + reach - 1:],
-                   grey[y + reach + 1, begin + reach - 1:], scale, cap, found)
-        for x in range(begin, end):
-            to[first + step * x] = found[x - begin]
+    found, to = np.empty(end - begin, np.uint8), out[y]
+    _sobel_row(grey[y + reach - 1, begin + reach - 1:], grey[y + reach, begin + reach - 1:],
+               grey[y + reach + 1, begin + reach - 1:], scale, cap, found)
+    for x in range(begin, end):
+        to[first + step * x] = found[x - begin]
 
 
 @kernel

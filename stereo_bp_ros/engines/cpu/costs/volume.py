@@ -8,11 +8,9 @@ A pixel has its labels side by side, padded with 255 to whole vectors.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.config.matcher import ResolvedConfig
@@ -22,7 +20,8 @@ from stereo_bp_ros.engines.cpu.costs.paths import begin_path, extend_path, settl
 from stereo_bp_ros.engines.cpu.memory import Level
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     SQUARE,
     address,
@@ -41,9 +40,6 @@ FRACTION_RADIUS = 2
 #: Cost of the labels that a vector has beyond the last one.
 BEYOND = 255
 
-#: What is done for some rows one after the other, each on all threads at once.
-ACROSS, UP = range(2)
-
 #: Pixels of a row that two tiles have, one of each colour.
 STRIP = 2 * SQUARE
 
@@ -57,41 +53,38 @@ def fill(plan: Plan, config: ResolvedConfig, part: Partition, level: Level, cost
     """
     step, jump = np.uint8(config.path_step_penalty), np.uint8(config.path_jump_penalty)
     volume = arrays['data_cost']
-    # Parallel loops take tuples of numbers, not of tuples.
-    terms = tuple(itertools.chain(*layout.terms(config, plan.width)))
-    _fill(terms, arrays['left_features'], arrays['right_features'], plan.width, part.x, part.y,
-          level, config.min_disparity, config.outside_cost, volume, cost,
-          arrays.get('path_down', volume), step, jump, config.path_aggregation, plan.threads)
+    _fill(plan.threads, layout.terms(config, plan.width), arrays['left_features'],
+          arrays['right_features'], plan.width, part.x, part.y, level, config.min_disparity,
+          config.outside_cost, volume, cost, arrays.get('path_down', volume), step, jump,
+          config.path_aggregation, plan.threads)
     if config.path_aggregation:
         _sum_paths(level, volume, cost, arrays['path_down'], arrays['path_up'],
                    arrays['path_across'], arrays['path_total'], step, jump)
 
 
 @parallel_kernel
-def _fill(terms: Any, left: Any, right: Any, image_width: int, first_x: int, first_y: int,
-          level: Level, min_disparity: int, outside: int, volume: Any, cost: Any, down: Any,
-          step: Any, jump: Any, has_paths: bool, parts: int) -> None:
+def _fill(part: int, terms: Any, left: Any, right: Any, image_width: int, first_x: int,
+          first_y: int, level: Level, min_disparity: int, outside: int, volume: Any, cost: Any,
+          down: Any, step: Any, jump: Any, has_paths: bool, parts: int) -> None:
     """Costs, and with ``has_paths`` the paths down; without them the finished tiles."""
     label_bytes = volume.shape[2]
     left_bytes, right_bytes = left.shape[1], right.shape[1]
-    for index in numba.prange(parts):
-        part = np.int64(index)
-        top, bottom, begin, end = 0, level.height, 0, level.tiles
-        if has_paths:
-            begin, end = part * end // parts, (part + 1) * end // parts
-        else:
-            top, bottom = part * bottom // parts, (part + 1) * bottom // parts
-        for tile in range(begin, end):
-            for y in range(top, bottom):
-                _fill_strip(terms, address(left), (first_y + y) * left_bytes, address(right),
-                            (first_y + y) * right_bytes, image_width, first_x, level, y, tile,
-                            min_disparity, outside, address(volume), label_bytes)
-                if has_paths:
-                    _paths_down(level, y, tile, address(volume), label_bytes, address(down), step,
-                                jump)
-                else:
-                    _fill_tiles(address(volume), y * 2 * level.tiles * SQUARE * label_bytes,
-                                label_bytes, level, y, tile, address(cost))
+    top, bottom, begin, end = 0, level.height, 0, level.tiles
+    if has_paths:
+        begin, end = part * end // parts, (part + 1) * end // parts
+    else:
+        top, bottom = part * bottom // parts, (part + 1) * bottom // parts
+    for tile in range(begin, end):
+        for y in range(top, bottom):
+            _fill_strip(terms, address(left), (first_y + y) * left_bytes, address(right),
+                        (first_y + y) * right_bytes, image_width, first_x, level, y, tile,
+                        min_disparity, outside, address(volume), label_bytes)
+            if has_paths:
+                _paths_down(level, y, tile, address(volume), label_bytes, address(down), step,
+                            jump)
+            else:
+                _fill_tiles(address(volume), y * 2 * level.tiles * SQUARE * label_bytes,
+                            label_bytes, level, y, tile, address(cost))
 
 
 @kernel
@@ -120,30 +113,34 @@ def _paths_down(level: Level, y: int, tile: int, volume: Any, label_bytes: int, 
             extend_path(down, place - row, volume, place, down, place, label_bytes, step, jump)
 
 
-@parallel_kernel
 def _sum_paths(level: Level, volume: Any, cost: Any, down: Any, up: Any, across: Any,
                totals: Any, step: Any, jump: Any) -> None:
     """Paths to both sides, paths up and the finished tiles, from the last row to the first."""
-    parts, label_bytes = totals.shape
-    count = across.shape[0]
-    for block in range((level.height + count - 1) // count):
-        bottom = level.height - block * count
+    count = len(across)
+    for bottom in range(level.height, 0, -count):
         top = max(0, bottom - count)
-        for phase in range(2):
-            for index in numba.prange(parts):
-                part = np.int64(index)
-                if phase == ACROSS:
-                    for y in range(top + part * (bottom - top) // parts,
-                                   top + (part + 1) * (bottom - top) // parts):
-                        _paths_across(level, y, address(volume), label_bytes,
-                                      address(across[y - top]), step, jump)
-                    continue
-                for tile in range(part * level.tiles // parts, (part + 1) * level.tiles // parts):
-                    for back in range(bottom - top):
-                        y = bottom - 1 - back
-                        _finish_strip(level, y, tile, address(volume), address(cost),
-                                      address(down), address(up), address(across[y - top]),
-                                      address(totals[part]), label_bytes, step, jump)
+        _sum_across(bottom - top, level, top, volume, across, step, jump)
+        _finish_strips(len(totals), level, top, bottom, volume, cost, down, up, across, totals,
+                       step, jump)
+
+
+@parallel_kernel
+def _sum_across(row: int, level: Level, top: int, volume: Any, across: Any, step: Any, jump: Any
+                ) -> None:
+    _paths_across(level, top + row, address(volume), volume.shape[2], address(across[row]), step,
+                  jump)
+
+
+@parallel_kernel
+def _finish_strips(part: int, level: Level, top: int, bottom: int, volume: Any, cost: Any,
+                   down: Any, up: Any, across: Any, totals: Any, step: Any, jump: Any) -> None:
+    parts, label_bytes = totals.shape
+    for tile in range(part * level.tiles // parts, (part + 1) * level.tiles // parts):
+        for back in range(bottom - top):
+            y = bottom - 1 - back
+            _finish_strip(level, y, tile, address(volume), address(cost), address(down),
+                          address(up), address(across[y - top]), address(totals[part]),
+                          label_bytes, step, jump)
 
 
 @kernel
@@ -189,24 +186,24 @@ def added_costs(terms: Any, total: Any, left: Any, left_row: int, right: Any, ri
                  own: int, others: int) -> Any:
     """``total`` plus the costs of 64 labels of a pixel, or of four times 16 of two pixels.
 
-    :param terms: the last ones of ``layout.terms``, their four numbers one after the other.
+    :param terms: the last ones of ``layout.terms``.
     :param left_row, right_row: where a row's features start, bytes.
     :param own, others: pixels from there; of two pixels each one's, and of each 16 labels.
     """
     if len(terms) == 0:
         return lambda terms, total, left, left_row, right, right_row, own, others: total
-    name, size = list(layout.COSTS.items())[-len(terms) // len(layout.Term._fields)]
+    name, size = list(layout.COSTS.items())[-len(terms)]
     differ = FEATURES[name].differ
 
     def add(terms: Any, total: Any, left: Any, left_row: Any, right: Any, right_row: Any,
             own: Any, others: Any) -> Any:
-        of_left, of_right, weight, bound = terms[:4]
+        of_left, of_right, weight, bound = terms[0]
         if weight:
             value = differ(left, offsets(left_row + of_left, size, own),
                            right, offsets(right_row + of_right, size, others))
             value = minimum(value, splat(np.uint8(bound)))
             total = saturating_sum(total, scaled(value, np.uint16(weight)))
-        return added_costs(terms[4:], total, left, left_row, right, right_row, own, others)
+        return added_costs(terms[1:], total, left, left_row, right, right_row, own, others)
     return add
 
 
@@ -252,8 +249,8 @@ def _clear_pixel(label_bytes: int, pixels: Any, place: int) -> None:
 
 
 @parallel_kernel
-def fill_fractions(data_cost: Any, level: Level, first_x: int, first_y: int, left: int, top: int,
-                   right: int, bottom: int, label: Any, fraction: Any) -> None:
+def fill_fractions(row: int, data_cost: Any, level: Level, first_x: int, first_y: int, left: int,
+                   top: int, right: int, label: Any, fraction: Any) -> None:
     """Fractions of a label from the data cost: where two lines of one slope meet.
 
     a, b and c are sums over 5 x 5 pixels of the costs of the label before, of the label and of
@@ -261,32 +258,32 @@ def fill_fractions(data_cost: Any, level: Level, first_x: int, first_y: int, lef
     is not the minimum, where all are equal, and at the first and last label.
 
     :param data_cost: uint8 [y][x][label] of a partition, before path aggregation.
-    :param first_x, first_y: where the partition begins; left to bottom: what it keeps.
+    :param row: of what the partition keeps, from ``top`` on, its columns from ``left`` to
+        ``right``; first_x, first_y: where the partition begins.
     :param label: int16 H x W of the image, -1 = none.
     :param fraction: int8 H x W, filled.
     """
     _, columns, label_bytes = data_cost.shape
     side = 2 * FRACTION_RADIUS + 1
-    for index in numba.prange(bottom - top):
-        costs, y, of_columns = address(data_cost), top + np.int64(index), np.empty(side, np.int64)
-        last = -1
-        for x in range(left, right):
-            found = np.int64(label[y, x])
-            fraction[y, x] = 0
-            if not 0 < found < level.labels - 1:
-                last = -1
-                continue
-            # Of neighbours with one label all columns but the last are known.
-            for i in range(side - 1):
-                of_columns[i] = of_columns[i + 1]
-            for i in range(side - 1 if found == last else 0, side):
-                of_columns[i] = _column_sums(costs, columns, label_bytes, level,
-                                             x - first_x + i - FRACTION_RADIUS, y - first_y,
-                                             found)
-            sums, last = np.int64(0), found
-            for i in range(side):
-                sums += of_columns[i]
-            fraction[y, x] = two_lines(sums & 0xffff, sums >> 32, sums >> 16 & 0xffff)
+    costs, y, of_columns = address(data_cost), top + row, np.empty(side, np.int64)
+    last = -1
+    for x in range(left, right):
+        found = np.int64(label[y, x])
+        fraction[y, x] = 0
+        if not 0 < found < level.labels - 1:
+            last = -1
+            continue
+        # Of neighbours with one label all columns but the last are known.
+        for i in range(side - 1):
+            of_columns[i] = of_columns[i + 1]
+        for i in range(side - 1 if found == last else 0, side):
+            of_columns[i] = _column_sums(costs, columns, label_bytes, level,
+                                         x - first_x + i - FRACTION_RADIUS, y - first_y,
+                                         found)
+        sums, last = np.int64(0), found
+        for i in range(side):
+            sums += of_columns[i]
+        fraction[y, x] = two_lines(sums & 0xffff, sums >> 32, sums >> 16 & 0xffff)
 
 
 @kernel

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.config import quantisation
@@ -18,7 +17,8 @@ from stereo_bp_ros.engines.cpu.costs import volume
 from stereo_bp_ros.engines.cpu.costs.features import rounded
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     deinterleave,
@@ -53,17 +53,17 @@ def fill_costs(plan: Plan, config: ResolvedConfig, part: Partition, levels: list
         rows, scratch = arrays['image_rows'], arrays['cost_rows']
         kind, rounding = rows.dtype.type, 0.5 if scratch.dtype == np.uint16 else 0.0
         done = min(1, len(levels) - 1)
-        _data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y, levels[0],
-                   config.min_disparity,
+        _data_cost(len(scratch), arrays['left_matched'], arrays['right_matched'], part.x, part.y,
+                   levels[0], config.min_disparity,
                    kind(config.data_weight * quantisation.message_scale(config)),
                    kind(config.data_truncation), kind(rounding), costs[0], rows, scratch,
                    costs[done], levels[done], done > 0)
     for k in range(done + 1, len(levels)):
-        _sum_children(costs[k - 1], levels[k - 1], costs[k], levels[k], bound)
+        _sum_children(levels[k].height, costs[k - 1], levels[k - 1], costs[k], levels[k], bound)
 
 
 @parallel_kernel
-def _data_cost(left: Any, right: Any, first_x: int, first_y: int, level: Level,
+def _data_cost(part: int, left: Any, right: Any, first_x: int, first_y: int, level: Level,
                min_disparity: int, weight: Any, truncation: Any, rounding: Any, cost: Any,
                image_rows: Any, cost_rows: Any, parents: Any, parent: Level,
                has_parents: bool) -> None:
@@ -71,14 +71,13 @@ def _data_cost(left: Any, right: Any, first_x: int, first_y: int, level: Level,
     height = level.height
     parts = cost_rows.shape[0]
     pairs = (height + 1) // 2
-    for part in numba.prange(parts):
-        for row in range(part * pairs // parts, (part + 1) * pairs // parts):
-            for y in range(2 * row, min(2 * row + 2, height)):
-                _cost_of_row(left[first_y + y], right[first_y + y], first_x, y, level,
-                             min_disparity, weight, truncation, rounding, address(cost),
-                             image_rows[part], cost_rows[part])
-            if has_parents:
-                _sum_row(address(cost), level, address(parents), parent, row)
+    for row in range(part * pairs // parts, (part + 1) * pairs // parts):
+        for y in range(2 * row, min(2 * row + 2, height)):
+            _cost_of_row(left[first_y + y], right[first_y + y], first_x, y, level,
+                         min_disparity, weight, truncation, rounding, address(cost),
+                         image_rows[part], cost_rows[part])
+        if has_parents:
+            _sum_row(address(cost), level, address(parents), parent, row)
 
 
 @kernel
@@ -126,14 +125,13 @@ def _differences(images: Any, left: int, right: int, count: int, weight: Any, tr
 
 
 @parallel_kernel
-def _sum_children(children: Any, child: Level, parents: Any, parent: Level, bound: Any) -> None:
+def _sum_children(row: int, children: Any, child: Level, parents: Any, parent: Level, bound: Any
+                  ) -> None:
     """:param bound: of the costs less the minimum of a node; None = costs as they are."""
-    for index in numba.prange(parent.height):
-        row = np.int64(index)
-        _sum_row(address(children), child, address(parents), parent, row)
-        if bound is not None:
-            for tile in range(2 * row * parent.tiles, 2 * (row + 1) * parent.tiles):
-                _cut_tile(address(parents), parent, tile, bound)
+    _sum_row(address(children), child, address(parents), parent, row)
+    if bound is not None:
+        for tile in range(2 * row * parent.tiles, 2 * (row + 1) * parent.tiles):
+            _cut_tile(address(parents), parent, tile, bound)
 
 
 @kernel
@@ -209,48 +207,42 @@ def edge_truncations(config: ResolvedConfig, part: Partition, arrays: Mapping[st
     for k in range(config.levels):
         sums, truncations = arrays[f'grey_sums_{k}'], arrays[f'truncations_{k}']
         if k == 0:
-            _round_grey(grey, part.x, part.y, sums)
+            _round_grey(len(sums), grey, part.x, part.y, sums)
         else:
-            _sum_grey(arrays[f'grey_sums_{k - 1}'], sums)
-        _compare_grey(sums, quantisation.edge_threshold(config, k) or _NO_EDGE, usual, at_edges,
-                      truncations)
+            _sum_grey(len(sums), arrays[f'grey_sums_{k - 1}'], sums)
+        _compare_grey(len(sums) - 2, sums, quantisation.edge_threshold(config, k) or _NO_EDGE,
+                      usual, at_edges, truncations)
         found.append(truncations.reshape(-1))
     return found
 
 
 @parallel_kernel
-def _round_grey(grey: Any, left: int, top: int, sums: Any) -> None:
-    height, width = sums.shape
-    for y in numba.prange(height):
-        for x in range(width):
-            sums[y, x] = rounded(grey[top + y, left + x])
+def _round_grey(y: int, grey: Any, left: int, top: int, sums: Any) -> None:
+    for x in range(sums.shape[1]):
+        sums[y, x] = rounded(grey[top + y, left + x])
 
 
 @parallel_kernel
-def _sum_grey(children: Any, sums: Any) -> None:
+def _sum_grey(y: int, children: Any, sums: Any) -> None:
     """The last row and the last column count twice where their number is odd."""
-    height, width = sums.shape
     bottom, right = children.shape[0] - 1, children.shape[1] - 1
-    for y in numba.prange(height):
-        above, below = 2 * y, min(2 * y + 1, bottom)
-        for x in range(width):
-            first, second = 2 * x, min(2 * x + 1, right)
-            sums[y, x] = (children[above, first] + children[above, second]
-                          + children[below, first] + children[below, second])
+    above, below = 2 * y, min(2 * y + 1, bottom)
+    for x in range(sums.shape[1]):
+        first, second = 2 * x, min(2 * x + 1, right)
+        sums[y, x] = (children[above, first] + children[above, second]
+                      + children[below, first] + children[below, second])
 
 
 @parallel_kernel
-def _compare_grey(sums: Any, threshold: int, usual: Any, at_edges: Any, truncations: Any
-                  ) -> None:
-    """Of every node that sends: the truncations of its four messages."""
-    height, width = sums.shape
-    for row in numba.prange(height - 2):
-        y = np.int64(row) + 1
-        found = np.empty((4, width), truncations.dtype)
-        _compare_row(sums[y - 1], sums[y], sums[y + 1], np.int32(threshold), usual, at_edges,
-                     found)
-        for odd in range(2):
-            _spread_row(found, odd, truncations[y, (y + odd) % 2])
+def _compare_grey(inner: int, sums: Any, threshold: int, usual: Any, at_edges: Any,
+                  truncations: Any) -> None:
+    """Of every node of an inner row: the truncations of its four messages."""
+    y = inner + 1
+    found = np.empty((4, sums.shape[1]), truncations.dtype)
+    _compare_row(sums[y - 1], sums[y], sums[y + 1], np.int32(threshold), usual, at_edges,
+                 found)
+    for odd in range(2):
+        _spread_row(found, odd, truncations[y, (y + odd) % 2])
 
 
 @kernel

@@ -45,5 +45,6 @@ class Hierarchical(CpuMatching):
                 messages.pass_messages(plan, config, levels, self._slots, arrays,
                                        labels.selection(config, part, out, arrays), truncations)
                 if config.has_combined_cost and config.subpixel:
-                    volume.fill_fractions(arrays['data_cost'], levels[0], part.x, part.y,
-                                          *part.kept, out.label, out.fraction)
+                    left, top, right, bottom = part.kept
+                    volume.fill_fractions(bottom - top, arrays['data_cost'], levels[0], part.x,
+                                          part.y, left, top, right, out.label, out.fraction)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.config import quantisation
@@ -22,7 +21,7 @@ from stereo_bp_ros.engines.cpu.hierarchical.rows import select_row, start_row, u
 from stereo_bp_ros.engines.cpu.memory import Level, bands, sweeps
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.engines.cpu.simd.runtime import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import address, lanes
 
 #: What a sweep does one after the other, each on all bands of rows at once.
@@ -61,17 +60,19 @@ def pass_messages(plan: Plan, config: ResolvedConfig, levels: Sequence[Level | B
             cuts = bands(levels[k].height, plan.threads, end - first + selects)
             # Level 0 alone selects: what is compiled for others' costs need not know how.
             chosen = found if costs[k].dtype == costs[0].dtype else None
-            _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
-                   dtype(slope), nearest, truncations[k] if truncations else the_same,
-                   dtype(unreached), True if exact else None, messages[parent], levels[parent],
-                   parent > k, i == 0, chosen, selects)
+            for part in range(BEGINNINGS if i == 0 else BANDS, CUTS + 1):
+                _sweep(cuts, part, costs[k], messages[k], slots[k], scratch, levels[k], cuts,
+                       first, end, dtype(slope), nearest,
+                       truncations[k] if truncations else the_same, dtype(unreached),
+                       True if exact else None, messages[parent], levels[parent], parent > k,
+                       i == 0, chosen, selects)
 
 
 @parallel_kernel
-def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, bands: int,
-           first: int, end: int, slope: Any, first_step: Any, truncations: Any, unreached: Any,
-           exact: bool | None, parents: Any, parent: Level, has_parents: bool, is_start: bool,
-           found: Any, selects: bool) -> None:
+def _sweep(band: int, part: int, cost: Any, messages: Any, slots: Any, scratch: Any,
+           level: Level, bands: int, first: int, end: int, slope: Any, first_step: Any,
+           truncations: Any, unreached: Any, exact: bool | None, parents: Any, parent: Level,
+           has_parents: bool, is_start: bool, found: Any, selects: bool) -> None:
     """Iterations [first, end) of one level, with every row's iterations close in time.
 
     Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
@@ -82,42 +83,39 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
     ``is_start`` rows start from their parents, or at 0, just before they are needed; those at the
     cuts are read by two bands and come before.
 
-    All three are one parallel loop: each loop compiles whatever it calls for itself.
+    :param part: ``BEGINNINGS``, ``BANDS`` or ``CUTS``, one after the other.
     """
     height = level.height
     steps = end - first + selects
     own_truncations = truncations.size > 4 * lanes(truncations)
-    for part in range(BEGINNINGS if is_start else BANDS, CUTS + 1):
-        for index in numba.prange(bands):
-            band = np.int64(index)      # else what takes it is compiled for uint64 too
-            top = 1 + band * (height - 2) // bands
-            bottom = 1 + (band + 1) * (height - 2) // bands
-            started = bottom - 1 if band < bands - 1 else height
-            # Iteration t is about the rows from top + late * t up to bottom - early * t.
-            late, early = min(band, 1), min(bands - 1 - band, 1)
-            if part == CUTS:
-                bottom, late, early = top, -late, -late
-            if part == BEGINNINGS:
-                for y in range(top - 1, min(top + 1, height)):
-                    start_row(address(parents), parent, has_parents, address(messages), level,
-                               y, slots[y], first < end)
+    top = 1 + band * (height - 2) // bands
+    bottom = 1 + (band + 1) * (height - 2) // bands
+    started = bottom - 1 if band < bands - 1 else height
+    # Iteration t is about the rows from top + late * t up to bottom - early * t.
+    late, early = min(band, 1), min(bands - 1 - band, 1)
+    if part == CUTS:
+        bottom, late, early = top, -late, -late
+    if part == BEGINNINGS:
+        for y in range(top - 1, min(top + 1, height)):
+            start_row(address(parents), parent, has_parents, address(messages), level,
+                       y, slots[y], first < end)
+        return
+    for front in range(top, bottom + 2 * steps):
+        if is_start and part == BANDS and front + 1 < started:
+            start_row(address(parents), parent, has_parents, address(messages), level,
+                       front + 1, slots[front + 1], first < end)
+        for t in range(steps):
+            y = front - t
+            if y < top + late * t or y >= bottom - early * t:
                 continue
-            for front in range(top, bottom + 2 * steps):
-                if is_start and part == BANDS and front + 1 < started:
-                    start_row(address(parents), parent, has_parents, address(messages), level,
-                               front + 1, slots[front + 1], first < end)
-                for t in range(steps):
-                    y = front - t
-                    if y < top + late * t or y >= bottom - early * t:
-                        continue
-                    near = slots[y - 1], slots[y], slots[y + 1]
-                    if first + t < end:
-                        update_row(address(cost), address(messages), address(scratch[band]), y,
-                                    near, first + t, level, slope, first_step,
-                                    address(truncations), own_truncations, unreached, exact)
-                    elif found is not None:
-                        select_row(address(cost), address(messages), y, near, level, found,
-                                   address(truncations), band)
-    if found is not None and selects:
+            near = slots[y - 1], slots[y], slots[y + 1]
+            if first + t < end:
+                update_row(address(cost), address(messages), address(scratch[band]), y,
+                            near, first + t, level, slope, first_step,
+                            address(truncations), own_truncations, unreached, exact)
+            elif found is not None:
+                select_row(address(cost), address(messages), y, near, level, found,
+                           address(truncations), band)
+    if part == CUTS and band == 0 and found is not None and selects:
         clear_row(found, 0)
         clear_row(found, height - 1)

@@ -43,27 +43,25 @@ _log = logging.getLogger(__name__)
 _kernels: list[Any] = []
 _origins: collections.Counter[str] = collections.Counter()
 _one_frame_at_a_time = threading.Lock()
-_progress = Progress('one to two minutes')
+_progress = Progress('about a minute')
 
 
-def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def kernel(function: Callable[..., Any] | None = None, *,
+           of: Callable[..., Any] | None = None, **options: Any) -> Any:
     """``numba.njit`` with what every kernel here has; bare, or with further options.
 
     Compiled code is kept in ``cache_directory()`` when there is one.
+
+    :param of: the function whose sources decide, where ``function`` only calls it.
     """
     if function is None:
-        return functools.partial(kernel, **options)
+        return functools.partial(kernel, of=of, **options)
     # C calls none of them: its wrappers would take time to compile.
     compiled = numba.njit(nogil=True, error_model='numpy', no_cfunc_wrapper=True,
                           **options)(function)
-    compiled._cache = _KernelCache(function)
+    compiled._cache = _KernelCache(of or function)
     _kernels.append(compiled)
     return compiled
-
-
-def parallel_kernel(function: Callable[..., Any]) -> Any:
-    """As ``kernel``, with ``numba.prange`` on the threads that ``frame`` allows."""
-    return kernel(function, parallel=True)
 
 
 def by_types(choose: Callable[..., Any]) -> Any:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     load,
@@ -35,24 +35,23 @@ PIXELS = 32
 
 
 @parallel_kernel
-def along_rows(values: Any, shift: int, factor: int, out: Any) -> None:
+def along_rows(y: int, values: Any, shift: int, factor: int, out: Any) -> None:
     """Filter along x; the arguments as for ``along_columns``."""
-    height, width = values.shape
-    for y in numba.prange(height):
-        row, near, sums = values[y], np.empty(PIXELS + TAPS, np.uint16), _sums()
-        for first in range(0, width, PIXELS):
-            begin = first - RADIUS
-            if begin >= 0 and begin + PIXELS + TAPS <= width:
-                _add_all(address(row[begin:]), 1, shift, factor, sums)
-            else:
-                for i in range(PIXELS + TAPS):      # borders are replicated
-                    near[i] = row[min(max(begin + i, 0), width - 1)]
-                _add_all(address(near), 1, shift, factor, sums)
-            _divide(row[first:first + PIXELS], sums, out[y, first:first + PIXELS])
+    width = values.shape[1]
+    row, near, sums = values[y], np.empty(PIXELS + TAPS, np.uint16), _sums()
+    for first in range(0, width, PIXELS):
+        begin = first - RADIUS
+        if begin >= 0 and begin + PIXELS + TAPS <= width:
+            _add_all(address(row[begin:]), 1, shift, factor, sums)
+        else:
+            for i in range(PIXELS + TAPS):      # borders are replicated
+                near[i] = row[min(max(begin + i, 0), width - 1)]
+            _add_all(address(near), 1, shift, factor, sums)
+        _divide(row[first:first + PIXELS], sums, out[y, first:first + PIXELS])
 
 
 @parallel_kernel
-def along_columns(values: Any, shift: int, factor: int, out: Any) -> None:
+def along_columns(y: int, values: Any, shift: int, factor: int, out: Any) -> None:
     """Filter along y.
 
     :param values: int16 H x W, as uint16: sixteenths, below 0 = no value; such pixels take no
@@ -61,19 +60,18 @@ def along_columns(values: Any, shift: int, factor: int, out: Any) -> None:
     :param out: the same, other than ``values``.
     """
     height, width = values.shape
-    for y in numba.prange(height):
-        near, sums = np.empty((TAPS, PIXELS), np.uint16), _sums()
-        is_inside = RADIUS <= y < height - RADIUS
-        for first in range(0, width, PIXELS):
-            if is_inside and first + PIXELS <= width:
-                _add_all(address(values[y - RADIUS, first:]), width, shift, factor, sums)
-            else:
-                for k in range(TAPS):
-                    other = values[min(max(y + k - RADIUS, 0), height - 1)]
-                    for i in range(PIXELS):
-                        near[k, i] = other[min(first + i, width - 1)]
-                _add_all(address(near[0]), PIXELS, shift, factor, sums)
-            _divide(values[y, first:first + PIXELS], sums, out[y, first:first + PIXELS])
+    near, sums = np.empty((TAPS, PIXELS), np.uint16), _sums()
+    is_inside = RADIUS <= y < height - RADIUS
+    for first in range(0, width, PIXELS):
+        if is_inside and first + PIXELS <= width:
+            _add_all(address(values[y - RADIUS, first:]), width, shift, factor, sums)
+        else:
+            for k in range(TAPS):
+                other = values[min(max(y + k - RADIUS, 0), height - 1)]
+                for i in range(PIXELS):
+                    near[k, i] = other[min(first + i, width - 1)]
+            _add_all(address(near[0]), PIXELS, shift, factor, sums)
+        _divide(values[y, first:first + PIXELS], sums, out[y, first:first + PIXELS])
 
 
 def factors(factor: int) -> tuple[int, int]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import cv2
-import numba
 import numpy as np
 
 from stereo_bp_ros.config.quantisation import JUMP, NO_SECOND
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 
 #: Radii of the windows of leads and jumps, of bends and of holes: pixels.
 RADIUS, BEND_RADIUS, HOLE_RADIUS = 5, 10, 25
@@ -48,13 +48,14 @@ def judge(valid: np.ndarray[Any, Any], filled: np.ndarray[Any, Any],
     steps = scratch.reshape(-1)[12 * size:13 * size].reshape(height, width)
     np.greater_equal(valid, 0, out=steps.view(np.bool_))
     _add_windows(steps, HOLE_RADIUS, matched)
-    _find_bends(filled, steps)
+    _find_bends(height, filled, steps)
     _add_windows(steps, BEND_RADIUS, bends)
-    _find_leads(valid, best, second, is_sad, largest_cost, steps)
+    _find_leads(height, valid, best, second, is_sad, largest_cost,
+                steps)
     _add_windows(steps, RADIUS, sums)
-    _find_jumps(valid, steps)
+    _find_jumps(height, valid, steps)
     _add_distances(steps, out.reshape(-1).view(np.uint8)[:size].reshape(height, width))
-    _weigh(sums, bends, matched, steps, out)
+    _weigh(height, sums, bends, matched, steps, _window_sides(height), _window_sides(width), out)
 
 
 def _add_windows(values: np.ndarray[Any, Any], radius: int, out: np.ndarray[Any, Any]) -> None:
@@ -72,19 +73,28 @@ def _add_distances(is_smooth: np.ndarray[Any, Any], eroded: np.ndarray[Any, Any]
         source = eroded
 
 
+def _window_sides(length: int) -> np.ndarray[Any, Any]:
+    """Pixels of the windows around each pixel that are inside an image, along one axis.
+
+    :returns: float64 3 x ``length``: of leads, bends and holes.
+    """
+    at = np.arange(length)
+    return np.array([np.minimum(at + radius, length - 1) - np.maximum(at - radius, 0) + 1
+                     for radius in (RADIUS, BEND_RADIUS, HOLE_RADIUS)], np.float64)
+
+
 @parallel_kernel
-def _find_bends(filled: Any, out: Any) -> None:
+def _find_bends(y: int, filled: Any, out: Any) -> None:
     """The smaller of those along x and along y, borders replicated."""
     height, width = filled.shape
-    for y in numba.prange(height):
-        above, row = filled[max(y - BEND_STEP, 0)], filled[y]
-        below, to = filled[min(y + BEND_STEP, height - 1)], out[y]
-        for x in range(min(BEND_STEP, width)):
-            to[x] = _bend(row[x], row[0], row[min(x + BEND_STEP, width - 1)], above[x], below[x])
-        for x in range(BEND_STEP, width - BEND_STEP):
-            to[x] = _bend(row[x], row[x - BEND_STEP], row[x + BEND_STEP], above[x], below[x])
-        for x in range(max(BEND_STEP, width - BEND_STEP), width):
-            to[x] = _bend(row[x], row[x - BEND_STEP], row[width - 1], above[x], below[x])
+    above, row = filled[max(y - BEND_STEP, 0)], filled[y]
+    below, to = filled[min(y + BEND_STEP, height - 1)], out[y]
+    for x in range(min(BEND_STEP, width)):
+        to[x] = _bend(row[x], row[0], row[min(x + BEND_STEP, width - 1)], above[x], below[x])
+    for x in range(BEND_STEP, width - BEND_STEP):
+        to[x] = _bend(row[x], row[x - BEND_STEP], row[x + BEND_STEP], above[x], below[x])
+    for x in range(max(BEND_STEP, width - BEND_STEP), width):
+        to[x] = _bend(row[x], row[x - BEND_STEP], row[width - 1], above[x], below[x])
 
 
 @kernel
@@ -96,32 +106,30 @@ def _bend(own: Any, left: Any, right: Any, above: Any, below: Any) -> Any:
 
 
 @parallel_kernel
-def _find_leads(valid: Any, best: Any, second: Any, is_sad: bool, largest_cost: float,
+def _find_leads(y: int, valid: Any, best: Any, second: Any, is_sad: bool, largest_cost: float,
                 out: Any) -> None:
     """Over the second label by the largest cost, in steps of 1 / 255."""
-    for y in numba.prange(valid.shape[0]):
-        for x in range(valid.shape[1]):
-            lead = 0.0
-            if valid[y, x] >= 0:
-                ahead = np.float64(second[y, x])
-                lead = (ahead - np.float64(best[y, x])) / (max(ahead, 1.0) if is_sad
-                                                           else largest_cost)
-                lead = 1.0 if ahead >= NO_SECOND or lead > 1.0 else max(lead, 0.0)
-            out[y, x] = np.uint8(np.int32(255.0 * lead + 0.5))
+    for x in range(valid.shape[1]):
+        lead = 0.0
+        if valid[y, x] >= 0:
+            ahead = np.float64(second[y, x])
+            lead = (ahead - np.float64(best[y, x])) / (max(ahead, 1.0) if is_sad
+                                                       else largest_cost)
+            lead = 1.0 if ahead >= NO_SECOND or lead > 1.0 else max(lead, 0.0)
+        out[y, x] = np.uint8(np.int32(255.0 * lead + 0.5))
 
 
 @parallel_kernel
-def _find_jumps(valid: Any, is_smooth: Any) -> None:
+def _find_jumps(y: int, valid: Any, is_smooth: Any) -> None:
     """0 where the disparity jumps or ends between a pixel and one of its four neighbours."""
     height, width = valid.shape
-    for y in numba.prange(height):
-        above, row, below = valid[max(y - 1, 0)], valid[y], valid[min(y + 1, height - 1)]
-        to, last = is_smooth[y], width - 1
-        for x in range(1, last):
-            to[x] = _is_smooth(row[x], row[x - 1], row[x + 1], above[x], below[x])
-        to[0] = _is_smooth(row[0], row[0], row[min(1, last)], above[0], below[0])
-        to[last] = _is_smooth(row[last], row[max(last - 1, 0)], row[last], above[last],
-                              below[last])
+    above, row, below = valid[max(y - 1, 0)], valid[y], valid[min(y + 1, height - 1)]
+    to, last = is_smooth[y], width - 1
+    for x in range(1, last):
+        to[x] = _is_smooth(row[x], row[x - 1], row[x + 1], above[x], below[x])
+    to[0] = _is_smooth(row[0], row[0], row[min(1, last)], above[0], below[0])
+    to[last] = _is_smooth(row[last], row[max(last - 1, 0)], row[last], above[last],
+                          below[last])
 
 
 @kernel
@@ -138,30 +146,16 @@ def _is_jump(one: Any, other: Any) -> Any:
 
 
 @parallel_kernel
-def _weigh(sums: Any, bends: Any, matched: Any, distances: Any, out: Any) -> None:
-    height, width = sums.shape
+def _weigh(y: int, sums: Any, bends: Any, matched: Any, distances: Any, sides_y: Any,
+           sides_x: Any, out: Any) -> None:
     # All are whole numbers, and so are their products, which float64 holds.
-    columns = np.empty((3, width))
-    for x in range(width):
-        columns[0, x] = _cut(x, width, RADIUS)
-        columns[1, x] = _cut(x, width, BEND_RADIUS)
-        columns[2, x] = _cut(x, width, HOLE_RADIUS)
-    for y in numba.prange(height):
-        rows = np.float64(_cut(y, height, RADIUS))
-        bend_rows = np.float64(HALVING_BEND * _cut(y, height, BEND_RADIUS))
-        hole_rows = np.float64(_cut(y, height, HOLE_RADIUS))
-        lead, bend, found, distance, to = sums[y], bends[y], matched[y], distances[y], out[y]
-        pixels, bend_pixels, hole_pixels = columns[0], columns[1], columns[2]
-        for x in range(width):
-            halving = bend_rows * bend_pixels[x]
-            twice = 2.0 * (np.float64(distance[x]) + 1.0)
-            share = np.float64(found[x]) / (hole_rows * hole_pixels[x])
-            mean = np.float64(lead[x]) * twice * halving / (
-                255.0 * rows * pixels[x] * (twice + 1.0) * (halving + np.float64(bend[x])))
-            to[x] = np.float32(mean * (share * share))
-
-
-@kernel
-def _cut(at: int, end: int, radius: int) -> int:
-    """Pixels of a window around one that are inside the image, along one axis."""
-    return min(at + radius, end - 1) - max(at - radius, 0) + 1
+    rows, bend_rows, hole_rows = sides_y[0, y], HALVING_BEND * sides_y[1, y], sides_y[2, y]
+    lead, bend, found, distance, to = sums[y], bends[y], matched[y], distances[y], out[y]
+    pixels, bend_pixels, hole_pixels = sides_x[0], sides_x[1], sides_x[2]
+    for x in range(lead.shape[0]):
+        halving = bend_rows * bend_pixels[x]
+        twice = 2.0 * (np.float64(distance[x]) + 1.0)
+        share = np.float64(found[x]) / (hole_rows * hole_pixels[x])
+        mean = np.float64(lead[x]) * twice * halving / (
+            255.0 * rows * pixels[x] * (twice + 1.0) * (halving + np.float64(bend[x])))
+        to[x] = np.float32(mean * (share * share))

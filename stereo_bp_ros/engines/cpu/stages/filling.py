@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 
 
 @parallel_kernel
-def fill(values: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, out: Any) -> None:
+def fill(y: int, values: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, out: Any
+         ) -> None:
     """Write ``values`` with its holes inside the window filled to ``out``.
 
     Each gets the smaller of the nearest values left and right of it in the window, or the only
     one.
     """
-    for y in numba.prange(values.shape[0]):
-        row = out[y]
-        row[:] = values[y]
-        if y_begin <= y < y_end:
-            _fill_background(row[x_begin:x_end])
+    row = out[y]
+    row[:] = values[y]
+    if y_begin <= y < y_end:
+        _fill_background(row[x_begin:x_end])
 
 
 @kernel

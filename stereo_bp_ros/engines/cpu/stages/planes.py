@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 
 #: Side of a cell, which has one plane; samples lie STEP pixels apart, REACH of them to each side.
 CELL, STEP, REACH = 8, 7, 8
@@ -37,10 +37,11 @@ KEPT, NONE = -2, -1
 
 
 @parallel_kernel
-def fill(valid: Any, confidence: Any, grey: Any, x_begin: int, x_end: int, y_begin: int,
-         y_end: int, threshold: float, most: int, out: Any) -> None:
+def fill(cell_y: int, valid: Any, confidence: Any, grey: Any, x_begin: int, x_end: int,
+         y_begin: int, y_end: int, threshold: float, most: int, out: Any) -> None:
     """Replace what is not trusted in the window of ``out`` by planes through what is trusted.
 
+    :param cell_y: row of cells.
     :param valid: the map before it was filled.
     :param confidence: float32 H x W; a valid pixel is trusted from ``threshold`` on.
     :param grey: float32 H x W, the reference image.
@@ -48,29 +49,28 @@ def fill(valid: Any, confidence: Any, grey: Any, x_begin: int, x_end: int, y_beg
     :param out: the filled map.
     """
     height, width = valid.shape
-    for cell_y in numba.prange(-(-height // CELL)):
-        top = cell_y * CELL
-        rows = min(CELL, height - top)
-        between = np.empty((CELL, width), np.int16)
-        samples = np.empty((4, SAMPLES), np.int32)
-        for i in range(rows):
-            between[i] = KEPT
-            if y_begin <= top + i < y_end:
-                _interpolate(valid[top + i, x_begin:x_end], confidence[top + i, x_begin:x_end],
-                             threshold, between[i, x_begin:x_end])
-        for left in range(0, width, CELL):
-            cell = between[:rows, left:left + CELL]
-            if _is_kept(cell):
-                continue
-            x, y = left + CELL // 2, top + CELL // 2
-            count = _sample(valid, confidence, grey, x, y, threshold, samples)
-            if count >= MIN_SAMPLES:
-                is_found, a, b, c, inliers, weight = _plane(
-                    samples[0, :count], samples[1, :count], samples[2, :count],
-                    samples[3, :count])
-                if is_found and 2 * inliers >= weight:
-                    _apply(cell, a, b, c, 10 * inliers >= 8 * weight, most,
-                           out[top:top + rows, left:left + CELL])
+    top = cell_y * CELL
+    rows = min(CELL, height - top)
+    between = np.empty((CELL, width), np.int16)
+    samples = np.empty((4, SAMPLES), np.int32)
+    for i in range(rows):
+        between[i] = KEPT
+        if y_begin <= top + i < y_end:
+            _interpolate(valid[top + i, x_begin:x_end], confidence[top + i, x_begin:x_end],
+                         threshold, between[i, x_begin:x_end])
+    for left in range(0, width, CELL):
+        cell = between[:rows, left:left + CELL]
+        if _is_kept(cell):
+            continue
+        x, y = left + CELL // 2, top + CELL // 2
+        count = _sample(valid, confidence, grey, x, y, threshold, samples)
+        if count >= MIN_SAMPLES:
+            is_found, a, b, c, inliers, weight = _plane(
+                samples[0, :count], samples[1, :count], samples[2, :count],
+                samples[3, :count])
+            if is_found and 2 * inliers >= weight:
+                _apply(cell, a, b, c, 10 * inliers >= 8 * weight, most,
+                       out[top:top + rows, left:left + CELL])
 
 
 @kernel

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import cv2
-import numba
 import numpy as np
 
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.config.quantisation import SIGNED_OFFSET
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 
 #: Side of the windows of ``contrast_threshold``, pixels.
 CONTRAST_SIDE = 7
@@ -86,14 +86,13 @@ def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
     cv2.erode(smoothed, window, dst=out)
     np.subtract(ranges, out, out=ranges)
     cv2.erode(ranges, window, dst=out)
-    _skip_dark(smoothed, out)
+    _skip_dark(len(out), smoothed, out)
 
 
 @parallel_kernel
-def _skip_dark(smoothed: Any, out: Any) -> None:
-    for y in numba.prange(out.shape[0]):
-        for x in range(out.shape[1]):
-            out[y, x] = UNASKED if smoothed[y, x] < BRIGHT else out[y, x]
+def _skip_dark(y: int, smoothed: Any, out: Any) -> None:
+    for x in range(out.shape[1]):
+        out[y, x] = UNASKED if smoothed[y, x] < BRIGHT else out[y, x]
 
 
 def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: ResolvedConfig,
@@ -165,22 +164,20 @@ def to_means(grey: np.ndarray[Any, Any], factor: int, scale: float | None,
         times the float32 next to ``scale / factor**2``.
     :param out: float32 max(1, H // factor) x max(1, W // factor), filled.
     """
-    _reduce(grey, factor, scale is None, np.float32((scale or 0.0) / factor**2), out)
+    _reduce(len(out), grey, factor, scale is None, np.float32((scale or 0.0) / factor**2), out)
 
 
 @parallel_kernel
-def _reduce(grey: Any, factor: int, is_whole: bool, scale: Any, out: Any) -> None:
+def _reduce(y: int, grey: Any, factor: int, is_whole: bool, scale: Any, out: Any) -> None:
     height, width = grey.shape
     area = factor * factor
-    for index in numba.prange(out.shape[0]):
-        y = np.int64(index)
-        for x in range(out.shape[1]):
-            total = np.float32(0)
-            for j in range(factor):
-                row = grey[min(y * factor + j, height - 1)]
-                for i in range(factor):
-                    total += row[min(x * factor + i, width - 1)]
-            if is_whole:
-                out[y, x] = np.float32((np.int32(total) + area // 2) // area)
-            else:
-                out[y, x] = total * scale
+    for x in range(out.shape[1]):
+        total = np.float32(0)
+        for j in range(factor):
+            row = grey[min(y * factor + j, height - 1)]
+            for i in range(factor):
+                total += row[min(x * factor + i, width - 1)]
+        if is_whole:
+            out[y, x] = np.float32((np.int32(total) + area // 2) // area)
+        else:
+            out[y, x] = total * scale

@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import cv2
-import numba
 import numpy as np
 
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.matcher import ResolvedConfig
 from stereo_bp_ros.engines import geometry
 from stereo_bp_ros.engines.cpu.memory import Matches
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, planes, preprocess
 from stereo_bp_ros.engines.plan import needs_confidence
 
@@ -81,7 +81,7 @@ def refine(matches: Matches, grey: np.ndarray[Any, Any], smoothed: np.ndarray[An
     if config.texture_threshold > 0:
         _texture(smoothed, config, scratch['plane_a'], scratch['plane_b'])
     sixteenths = scratch['sixteenths']
-    _reject(matches, scratch['plane_b'], *bounds, keep, config.subpixel,
+    _reject(height, matches, scratch['plane_b'], *bounds, keep, config.subpixel,
             config.uniqueness_ratio > 0, *_uniqueness(config, largest_cost),
             float(config.texture_threshold), config.disp12_max_diff,
             config.has_combined_cost and not keep, config.min_disparity, sixteenths)
@@ -98,21 +98,22 @@ def refine(matches: Matches, grey: np.ndarray[Any, Any], smoothed: np.ndarray[An
     is_judged = needs_confidence(config, () if confidences is None else ('confidence',))
     if fills or config.bilateral_passes or is_judged:
         filled = scratch['filled']
-        filling.fill(sixteenths, *bounds, filled)
+        filling.fill(height, sixteenths, *bounds, filled)
     if is_judged:
         confidence.judge(sixteenths, filled, matches.best, matches.second,
                          config.stereo_algorithm == 'sad', float(largest_cost), trusted,
                          scratch['speckle_buffer'])
     if config.filling == 'plane':
-        planes.fill(sixteenths, trusted, grey, *bounds, quantisation.plane_threshold(config),
-                    16 * (config.disparity_range - 1), filled)
+        planes.fill(-(-height // planes.CELL), sixteenths, trusted, grey, *bounds,
+                    quantisation.plane_threshold(config), 16 * (config.disparity_range - 1),
+                    filled)
     if config.bilateral_passes:
         _smooth(filled, config, scratch)
     contrast = scratch['plane_b']
     if config.contrast_threshold > 0:
         preprocess.contrast(smoothed, contrast, scratch['plane_a'])
-    _finish(sixteenths, filled, not fills, trusted, float(config.confidence_threshold), contrast,
-            float(config.contrast_threshold), config.reference_image == 'right',
+    _finish(height, sixteenths, filled, not fills, trusted, float(config.confidence_threshold),
+            contrast, float(config.contrast_threshold), config.reference_image == 'right',
             confidences is not None, trusted if confidences is None else confidences,
             scratch['final'])
 
@@ -140,29 +141,28 @@ def _smooth(filled: np.ndarray[Any, Any], config: ResolvedConfig,
     factors = bilateral.factors(quantisation.bilateral_factor(config))
     values, smoothed = filled.view(np.uint16), scratch['smoothed'].view(np.uint16)
     for _ in range(config.bilateral_passes):
-        bilateral.along_rows(values, *factors, smoothed)
-        bilateral.along_columns(smoothed, *factors, values)
+        bilateral.along_rows(len(values), values, *factors, smoothed)
+        bilateral.along_columns(len(values), smoothed, *factors, values)
 
 
 @parallel_kernel
-def _reject(matches: Any, texture: Any, x_begin: int, x_end: int, y_begin: int, y_end: int,
+def _reject(y: int, matches: Any, texture: Any, x_begin: int, x_end: int, y_begin: int, y_end: int,
             keep: bool, subpixel: bool, unique: bool, second_factor: float, best_factor: float,
             margin: float, texture_threshold: float, max_difference: int, needs_partner: bool,
             first: int, out: Any) -> None:
-    for y in numba.prange(out.shape[0]):
-        row, label = out[y], matches.label[y]
-        _to_sixteenths(label, matches.fraction[y], subpixel, row)
-        if not keep:
-            _clear_outside(row, x_begin, x_end, y_begin <= y < y_end)
-        if unique:
-            _reject_ambiguous(matches.best[y], matches.second[y], second_factor, best_factor,
-                              margin, row)
-        if texture_threshold > 0:
-            _reject_less(texture[y], texture_threshold, row)
-        if needs_partner:
-            _reject_outside(label, first, row)
-        if max_difference > 0:
-            _reject_inconsistent(label, matches.right_label[y], max_difference, first, row)
+    row, label = out[y], matches.label[y]
+    _to_sixteenths(label, matches.fraction[y], subpixel, row)
+    if not keep:
+        _clear_outside(row, x_begin, x_end, y_begin <= y < y_end)
+    if unique:
+        _reject_ambiguous(matches.best[y], matches.second[y], second_factor, best_factor,
+                          margin, row)
+    if texture_threshold > 0:
+        _reject_less(texture[y], texture_threshold, row)
+    if needs_partner:
+        _reject_outside(label, first, row)
+    if max_difference > 0:
+        _reject_inconsistent(label, matches.right_label[y], max_difference, first, row)
 
 
 @kernel
@@ -236,24 +236,23 @@ def _reject_invalid(values: Any, out: Any) -> None:
 
 
 @parallel_kernel
-def _finish(sixteenths: Any, filled: Any, drops: bool, trusted: Any, least_confidence: float,
-            contrast: Any, least_contrast: float, mirrored: bool, with_confidence: bool,
-            confidences: Any, final: Any) -> None:
-    for y in numba.prange(sixteenths.shape[0]):
-        row = final[y]
-        row[:] = filled[y]
-        if drops:
-            _reject_invalid(sixteenths[y], row)
-            if least_confidence > 0:
-                _reject_less(trusted[y], least_confidence, row)
-            if least_contrast > 0:
-                _reject_less(contrast[y], least_contrast, row)
-        if with_confidence:
-            _confidence(sixteenths[y], row, trusted[y], confidences[y])
-            if mirrored:
-                _mirror(confidences[y])
+def _finish(y: int, sixteenths: Any, filled: Any, drops: bool, trusted: Any,
+            least_confidence: float, contrast: Any, least_contrast: float, mirrored: bool,
+            with_confidence: bool, confidences: Any, final: Any) -> None:
+    row = final[y]
+    row[:] = filled[y]
+    if drops:
+        _reject_invalid(sixteenths[y], row)
+        if least_confidence > 0:
+            _reject_less(trusted[y], least_confidence, row)
+        if least_contrast > 0:
+            _reject_less(contrast[y], least_contrast, row)
+    if with_confidence:
+        _confidence(sixteenths[y], row, trusted[y], confidences[y])
         if mirrored:
-            _mirror(row)
+            _mirror(confidences[y])
+    if mirrored:
+        _mirror(row)
 
 
 @kernel
