@@ -112,17 +112,47 @@ def test_a_parallel_kernel_computes_every_row_once_from_all_arguments(count: int
         assert out[count] == 1
 
 
+@parallel_kernel
+def fail_at_five(y: int, out: np.ndarray) -> None:
+    if y == 5:
+        raise ValueError
+    out[y] = y
+
+
+def test_a_parallel_kernel_that_fails_says_so_once_all_are_done() -> None:
+    out = np.full(9, -1)
+    with runtime.frame(0), pytest.raises(MemoryError, match='scratch of fail_at_five'):
+        fail_at_five(9, out)
+    assert out.tolist() == [0, 1, 2, 3, 4, -1, 6, 7, 8]
+
+
+ROWS = """
+import numpy as np
+from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.engines.cpu.simd.parallel import parallel_kernel
+
+@parallel_kernel
+def double(y, rows, out):
+    out[y] = 2 * rows[y].sum()
+
+@parallel_kernel
+def treble(y, rows, out):
+    out[y] = 3 * rows[y].sum()
+
+out = np.zeros(9)
+globals()[KERNEL](9, np.arange(27.0).reshape(9, 3), out)
+print(out.sum(), runtime.origins()['compiled'] > 0)
+"""
+
+
 def test_kernels_read_from_the_disk_compute_what_they_did_when_compiled(
         child: Child, tmp_path: pathlib.Path) -> None:
-    source = pathlib.Path(__file__).read_text() + (
-        '\nout = np.zeros(9)'
-        '\nwith runtime.frame(0):'
-        '\n    add_row(9, np.arange(27.0).reshape(9, 3), Sums(0.5, out), (2.0, 1), None, False)'
-        "\nprint(out.sum(), runtime.origins()['compiled'] > 0)")
-    (tmp_path / 'rows.py').write_text(source)
-    run = f'import runpy; runpy.run_path({str(tmp_path / "rows.py")!r})'
-    printed = [child(run, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
-    assert printed == ['733.5 True', '733.5 False']
+    # The second process reads the loop that all share and compiles a kernel; the third reads both.
+    file = tmp_path / 'rows.py'
+    file.write_text(ROWS)
+    printed = [child(f'import runpy; runpy.run_path({str(file)!r}, {{"KERNEL": {name!r}}})',
+                     XDG_CACHE_HOME=str(tmp_path)) for name in ('double', 'treble', 'treble')]
+    assert printed == ['702.0 True', '1053.0 True', '1053.0 False']
 
 
 CONFIGS = (MatcherConfig.preset('five_sets', disparity_range=16, message_type='int16'),

@@ -31,7 +31,8 @@ def parallel_kernel(function: Callable[..., None]) -> Any:
     ``compiled(count, *arguments)`` calls ``function(index, *arguments)`` with every index below
     ``count``, in any order.
 
-    :param function: must not raise: nobody would hear of it.
+    :param function: raises nothing but what its own arrays do where there is no memory, which
+        becomes ``MemoryError`` once all are done.
     """
     for_each = _for_each(function)
 
@@ -64,23 +65,42 @@ def _for_each(function: Callable[..., None]) -> Any:
         given = types.StarArgTuple([types.unliteral(kind) for kind in arguments])
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            place = cgutils.alloca_once_value(builder, values[1])
+            # The arguments, and whether a call has failed.
+            passed = ir.LiteralStructType([values[1].type, ir.IntType(8)])
+            place = cgutils.alloca_once(builder, passed)
+            builder.store(values[1], cgutils.gep_inbounds(builder, place, 0, 0))
+            failed = cgutils.gep_inbounds(builder, place, 0, 1)
+            builder.store(ir.IntType(8)(0), failed)
             task = ir.Function(builder.module, _TASK, f'{builder.function.name}.task')
             task.linkage = 'internal'
-            inside = ir.IRBuilder(task.append_basic_block())
-            index, address = task.args
-            passed = inside.load(inside.inttoptr(address, place.type))
-            _call_compiled(context, inside, _compiled(context, function, given), (
-                index, *cgutils.unpack_tuple(inside, passed, len(given))))
-            inside.ret_void()
+            _generate_task(context, task, _compiled(context, function, given), place.type)
             shared_out = _share_out.get_compile_result(_SHARED_OUT)
             context.add_linking_libs((shared_out.library,))
             _call_compiled(context, builder, shared_out.fndesc, (
                 values[0], builder.ptrtoint(task, _WORD), builder.ptrtoint(place, _WORD)))
+            with cgutils.if_unlikely(builder, cgutils.is_true(builder, builder.load(failed))):
+                context.call_conv.return_user_exc(builder, MemoryError, (
+                    f'no memory for the scratch of {function.__qualname__}',))
             return context.get_dummy_value()
 
         return types.void(types.int64, given), generate
     return for_each
+
+
+def _generate_task(context: Any, task: Any, descriptor: Any, passed: Any) -> None:
+    """Write the function that threads call.
+
+    :param passed: type of the pointer to the arguments, and to what says that it has failed.
+    """
+    builder = ir.IRBuilder(task.append_basic_block())
+    index, address = task.args
+    place = builder.inttoptr(address, passed)
+    arguments = builder.load(cgutils.gep_inbounds(builder, place, 0, 0))
+    status = _call_compiled(context, builder, descriptor, (
+        index, *cgutils.unpack_tuple(builder, arguments, len(descriptor.argtypes) - 1)))
+    with cgutils.if_unlikely(builder, status.is_error):
+        builder.store(ir.IntType(8)(1), cgutils.gep_inbounds(builder, place, 0, 1))
+    builder.ret_void()
 
 
 def _compiled(context: Any, function: Callable[..., None], given: Any) -> Any:
@@ -96,7 +116,9 @@ def _compiled(context: Any, function: Callable[..., None], given: Any) -> Any:
         (types.int64, *given), types.void, flags, {}).fndesc
 
 
-def _call_compiled(context: Any, builder: Any, descriptor: Any, values: Any) -> None:
+def _call_compiled(context: Any, builder: Any, descriptor: Any, values: Any) -> Any:
+    """Call a compiled function; returns its status."""
     called = context.declare_function(builder.module, descriptor)
-    context.call_conv.call_function(builder, called, descriptor.restype, descriptor.argtypes,
-                                    values)
+    status, _ = context.call_conv.call_function(
+        builder, called, descriptor.restype, descriptor.argtypes, values)
+    return status

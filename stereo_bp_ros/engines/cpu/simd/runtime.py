@@ -103,6 +103,8 @@ class _KernelCache(caching.FunctionCache):
         file = self._file(sig, target_context.codegen())
         content = None if file is None else cache.read(file)
         if file is not None and content is not None:
+            # Numba starts the threads for kernels with a parallel loop of their own alone.
+            numba.get_num_threads()
             try:
                 loaded = compiler.CompileResult._rebuild(target_context, *pickle.loads(content))
                 _origins['disk'] += 1
