@@ -1,7 +1,7 @@
 """Kernels whose indices are shared out among threads.
 
 Numba compiles each loop of ``numba.prange`` as functions and wrappers of its own. Here one such
-loop serves all kernels, which it calls by their address: they are compiled in half the time.
+loop serves all kernels, which it calls by their address: compiling takes a third less.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def parallel_kernel(function: Callable[..., None]) -> Any:
     ``compiled(count, *arguments)`` calls ``function(index, *arguments)`` with every index below
     ``count``, in any order.
 
-    :param function: raises nothing but what its own arrays do where there is no memory, which
-        becomes ``MemoryError`` once all are done.
+    :param function: may fail only where it allocates; ``MemoryError`` then follows the last index.
     """
     for_each = _for_each(function)
 
